@@ -1,0 +1,50 @@
+"""One refresh of a column at a time on this host: the second waits for the first, then does what is left.
+
+The lock is an advisory one of the kernel's on a file beside the table, so a holder that dies, however it dies, frees it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lancegpu_sql.errors import Cancelled, StorageError
+
+_RETRY_SECONDS = 0.05
+
+
+@contextmanager
+def column_lock(
+    folder: Path, table: str, column: str, *, cancelled: threading.Event, blocked: Callable[[], None]
+) -> Iterator[None]:
+    """Hold the right to refresh `column` of `table`; call `blocked` once if another refresh holds it."""
+    name = hashlib.blake2b(f"{table}\0{column}".encode(), digest_size=16).hexdigest()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise StorageError(f"could not lock {table}.{column} in {folder}: {exc.strerror}", path=str(folder)) from exc
+    try:
+        _acquire(descriptor, f"{table}.{column}", cancelled, blocked)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(descriptor: int, what: str, cancelled: threading.Event, blocked: Callable[[], None]) -> None:
+    told = False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not told:
+                blocked()
+                told = True
+            if cancelled.wait(_RETRY_SECONDS):
+                raise Cancelled(f"cancelled while another refresh of {what} was running") from None

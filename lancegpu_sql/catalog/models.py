@@ -208,6 +208,14 @@ class JobRecord(Model):
         )
 
 
+class EventDraft(Model):
+    """An event that is about to be kept; the catalog gives it its id, subject and time."""
+
+    kind: str
+    message: str
+    detail: dict[str, Any] = {}
+
+
 class EventRecord(Model):
     """Something that happened, in words for people."""
 

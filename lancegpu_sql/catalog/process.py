@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
 _MACHINE_ID = Path("/etc/machine-id")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _DEAD_STATES = frozenset("ZXx")
@@ -24,7 +25,7 @@ def boot_name() -> str:
     Two containers share a kernel, not their process numbers; hence the namespace.
     """
     try:
-        namespace = os.readlink("/proc/self/ns/pid").removeprefix("pid:")
+        namespace = _NAMESPACE.readlink().name.removeprefix("pid:")
     except OSError:
         namespace = ""
     return f"{_read(_BOOT_ID)}{namespace}"

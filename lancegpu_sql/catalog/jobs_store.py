@@ -1,0 +1,174 @@
+"""The catalog's jobs: what is known of each, changed by compare-and-set, each change together with its event."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from lancegpu_sql.catalog.connection import CatalogConnection
+from lancegpu_sql.catalog.events_store import insert_event
+from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, ProcessIdentity
+from lancegpu_sql.catalog.schema import jobs
+from lancegpu_sql.errors import AlreadyExists, Conflict, JobNotFound
+
+_TIMES = frozenset({"created_at", "started_at", "finished_at"})
+_ENDED = tuple(state for state in JobState if state.ended)
+
+
+class JobStore:
+    """Jobs by id; ids sort by time."""
+
+    _connection: CatalogConnection
+
+    def add_job(self, record: JobRecord, event: EventDraft | None = None) -> None:
+        """Keep a new job, and the event that tells of it, in one transaction.
+
+        Raises
+        ------
+        AlreadyExists
+            The catalog has a job of that id.
+        """
+        with self._connection.writing() as connection:
+            if connection.execute(sa.select(jobs.c.id).where(jobs.c.id == record.id)).first():
+                raise AlreadyExists(f"Job {record.id} stands in the catalog already.", job_id=record.id)
+            connection.execute(jobs.insert().values(_columns(record)))
+            if event is not None:
+                insert_event(connection, "job", event, record.id)
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return a job.
+
+        Raises
+        ------
+        JobNotFound
+            No such job, or it has been pruned.
+        """
+        with self._connection.reading() as connection:
+            return _job(connection, job_id)
+
+    def jobs(
+        self, table: str | None = None, states: Collection[JobState] | None = None, limit: int | None = None
+    ) -> list[JobRecord]:
+        """Return jobs, newest first."""
+        query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
+        if table is not None:
+            query = query.where(jobs.c.table == table)
+        if states is not None:
+            query = query.where(jobs.c.state.in_([str(state) for state in states]))
+        with self._connection.reading() as connection:
+            return [_record(row) for row in connection.execute(query).mappings()]
+
+    def update_job(
+        self,
+        job_id: str,
+        *,
+        expected_states: Collection[JobState] | None = None,
+        expected_owner: ProcessIdentity | None = None,
+        event: EventDraft | None = None,
+        **changes: Any,
+    ) -> JobRecord:
+        """Change fields of a job, and keep the event that tells of it, in one transaction; return the job as changed.
+
+        Parameters
+        ----------
+        expected_states, expected_owner
+            Change nothing unless the job is in one of these states, or belongs to this process.
+
+        Raises
+        ------
+        JobNotFound
+            No such job.
+        Conflict
+            The job is not as expected: another process was first. `state` and `owner` say how it is.
+        """
+        with self._connection.writing() as connection:
+            present = _job(connection, job_id, for_update=True)
+            if expected_states is not None and present.state not in expected_states:
+                wanted = " or ".join(sorted(expected_states))
+                raise Conflict(
+                    f"Job {job_id} is {present.state}, not {wanted}: it changed in the meantime.",
+                    job_id=job_id,
+                    state=present.state,
+                    owner=present.owner,
+                )
+            if expected_owner is not None and present.owner != expected_owner:
+                holder = "nobody" if present.owner is None else f"process {present.owner.pid} on {present.owner.host}"
+                raise Conflict(
+                    f"Job {job_id} belongs to {holder}, no longer to process {expected_owner.pid}.",
+                    job_id=job_id,
+                    state=present.state,
+                    owner=present.owner,
+                )
+            changed = JobRecord.model_validate(dict(present) | changes)
+            columns = _columns(changed, changes.keys())
+            connection.execute(jobs.update().where(jobs.c.id == job_id).values(columns))
+            if event is not None:
+                insert_event(connection, "job", event, job_id)
+        return changed
+
+    def request_cancel(self, job_id: str) -> JobRecord:
+        """Ask a job's owner, whichever process that is, to stop; a job that has ended is left as it is.
+
+        Raises
+        ------
+        JobNotFound
+            No such job.
+        """
+        change = (
+            jobs.update()
+            .where(jobs.c.id == job_id, jobs.c.state.not_in(_ENDED), jobs.c.cancel_requested.is_(False))
+            .values(cancel_requested=True)
+        )
+        with self._connection.writing() as connection:
+            record = _job(connection, job_id, for_update=True)
+            if connection.execute(change).rowcount:
+                asked = EventDraft(kind="cancel_requested", message="Someone asked the job to stop.")
+                insert_event(connection, "job", asked, job_id)
+                record = record.model_copy(update={"cancel_requested": True})
+        return record
+
+    def cancel_requested(self, job_id: str) -> bool:
+        """Tell whether someone asked the job to stop."""
+        return bool(self.cancels_requested([job_id]))
+
+    def cancels_requested(self, job_ids: Iterable[str]) -> set[str]:
+        """Return which of these jobs someone asked to stop."""
+        query = sa.select(jobs.c.id).where(jobs.c.id.in_(list(job_ids)), jobs.c.cancel_requested.is_(True))
+        with self._connection.reading() as connection:
+            return set(connection.execute(query).scalars())
+
+    def prune_jobs(self, ended_before: datetime) -> list[str]:
+        """Forget jobs that ended before a time, with their events; return their ids."""
+        old = sa.and_(jobs.c.state.in_(_ENDED), jobs.c.finished_at < ended_before)
+        with self._connection.reading() as connection:
+            ids = list(connection.execute(sa.select(jobs.c.id).where(old)).scalars())
+        if ids:
+            with self._connection.writing() as connection:
+                connection.execute(jobs.delete().where(old))
+        return ids
+
+
+def _job(connection: sa.Connection, job_id: str, *, for_update: bool = False) -> JobRecord:
+    query = sa.select(jobs).where(jobs.c.id == job_id)
+    row = connection.execute(query.with_for_update() if for_update else query).mappings().one_or_none()
+    if row is None:
+        raise JobNotFound(
+            f"No job {job_id!r} in this database; it may have been pruned. list_jobs() names those there are.",
+            job_id=job_id,
+        )
+    return _record(row)
+
+
+def _record(row: sa.RowMapping) -> JobRecord:
+    return JobRecord.model_validate(dict(row))
+
+
+def _columns(record: JobRecord, fields: Collection[str] | None = None) -> dict[str, Any]:
+    """Return a job's fields as columns: JSON values, and times as times."""
+    times = _TIMES if fields is None else _TIMES & set(fields)
+    rest = None if fields is None else set(fields) - _TIMES
+    dumped = record.model_dump(mode="json", include=rest, exclude=set(_TIMES))
+    return dumped | {name: getattr(record, name) for name in times}

@@ -1,0 +1,58 @@
+"""The catalog of one database, opened: Functions, GPU classes, jobs, events and proofs."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+
+from lancegpu_sql.catalog.connection import CatalogConnection
+from lancegpu_sql.catalog.events_store import EventStore
+from lancegpu_sql.catalog.functions_store import FunctionStore
+from lancegpu_sql.catalog.gpu_classes_store import GpuClassStore
+from lancegpu_sql.catalog.jobs_store import JobStore
+from lancegpu_sql.catalog.proofs_store import ProofStore
+
+
+class Catalog(FunctionStore, GpuClassStore, JobStore, EventStore, ProofStore):
+    """What a database names beside its tables; safe for many threads and processes at once.
+
+    Any method raises `CatalogError` where the database refuses: a full disk, missing rights, a lock held too long.
+    What was committed before stays.
+    """
+
+    def __init__(self, connection: CatalogConnection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, url_or_path: str | os.PathLike[str], *, busy_timeout_seconds: float = 30.0) -> Self:
+        """Open a catalog; make it, or bring it up to this release, where that is due.
+
+        Parameters
+        ----------
+        url_or_path
+            The path of a SQLite file, or a URL of a database. A file is made readable by its owner alone.
+        busy_timeout_seconds
+            How long a change waits for another process's.
+
+        Raises
+        ------
+        CatalogError
+            It cannot be opened, is no catalog, or was made by a newer release; nothing was changed.
+        """
+        return cls(CatalogConnection(url_or_path, busy_timeout_seconds))
+
+    @property
+    def place(self) -> str:
+        """Where the catalog is: a file's absolute path, or a URL without its password."""
+        return self._connection.place
+
+    def close(self) -> None:
+        """Give the connections back; any later use raises `CatalogError`."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

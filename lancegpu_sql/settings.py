@@ -1,0 +1,155 @@
+"""Every knob, with its unit and its default: read from LANCEGPU_… environment variables and from keywords."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lancegpu_sql.errors import InvalidInput
+
+PREFIX = "LANCEGPU_"
+
+# Variables with our prefix that are no settings: the owner of a worker hands it its secret this way.
+NOT_SETTINGS = frozenset({"LANCEGPU_WORKER_TOKEN"})
+
+_MIB = 1024 * 1024
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class Settings(BaseModel):
+    """What an operator or a user may turn; each is documented in ``docs/settings.md``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    gpu_classes: Path | None = Field(
+        default=None, description="An operator's file of GPU classes (YAML), written to a database that has none."
+    )
+    runtime_folder: Path | None = Field(
+        default=None,
+        description="Where workers' sockets and the leases of this machine's devices stand; private to one user, on a "
+        "local disk. By default a folder of this user under XDG_RUNTIME_DIR, or under the system's temporary folder.",
+    )
+    catalog: str | None = Field(
+        default=None,
+        description="The catalog's place: a path, or a URL of a database. By default a SQLite file in the database's "
+        "folder.",
+    )
+    catalog_busy_timeout_seconds: Seconds = Field(
+        default=30.0, description="How long a change of the catalog waits for another process's."
+    )
+    worker_idle_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        description="How long a worker that nobody uses is kept warm. It goes at once when another job waits for what it "
+        "holds.",
+    )
+    init_timeout_seconds: Seconds | None = Field(
+        default=600.0,
+        description="How long a worker may take to load a Function (imports, model weights). None: for ever.",
+    )
+    call_timeout_seconds: Seconds | None = Field(
+        default=None, description="How long one call of a Function may take. None: for ever."
+    )
+    max_workers: Count | None = Field(
+        default=None,
+        description="The most workers one refresh uses. None: as many as there are cores, or free devices for GPU "
+        "Functions.",
+    )
+    max_worker_losses: Annotated[int, Field(ge=0)] = Field(
+        default=3, description="How many workers may die over the same rows before these are blamed."
+    )
+    part_target_seconds: Seconds = Field(
+        default=30.0,
+        description="How long one part should take to compute: about this much work is lost when a process is killed.",
+    )
+    max_part_rows: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1_000_000, description="The most rows of one part."
+    )
+    call_target_bytes: Count = Field(
+        default=4 * _MIB,
+        description="About how many bytes of arguments go into one call, where the Function names no batch_size.",
+    )
+    in_flight_calls: Count = Field(
+        default=3, description="How many calls are on their way to one worker at once, so that it never waits for rows."
+    )
+    in_flight_bytes: Count = Field(
+        default=64 * _MIB, description="The most bytes of arguments on their way to one worker at once."
+    )
+    read_ahead_bytes: Count = Field(
+        default=64 * _MIB, description="The most bytes of rows read from a table before a worker asks for them."
+    )
+    publication_interval_rows: Count | None = Field(
+        default=None,
+        description="A refresh shows its results to readers each time it has this many more. None: once, at its end.",
+    )
+    job_retention_days: Annotated[float, Field(gt=0)] = Field(
+        default=30.0, description="How long jobs that ended are kept, with their events and logs."
+    )
+    job_log_bytes: Count = Field(
+        default=64 * _MIB, description="The most bytes one job's log may take; what comes later is left out."
+    )
+    progress: Literal["auto", "bar", "lines", "quiet"] = Field(
+        default="auto",
+        description="How a refresh shows its progress: auto is a bar on a terminal, one final line in a notebook, and "
+        "plain lines elsewhere.",
+    )
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:
+        """Read the settings: a keyword wins over a variable, a variable over the default.
+
+        Parameters
+        ----------
+        environment
+            Where variables are read; the process's own by default. ``LANCEGPU_MAX_WORKERS=4`` sets `max_workers`; an
+            empty value or ``none`` sets None where that is allowed.
+        **overrides
+            Values by their names.
+
+        Raises
+        ------
+        InvalidInput
+            A name that is no setting, or a value that does not suit; `setting` names it.
+        """
+        given: dict[str, Any] = {}
+        sources: dict[str, str] = {}
+        for variable, text in (os.environ if environment is None else environment).items():
+            if variable.startswith(PREFIX) and variable not in NOT_SETTINGS:
+                name = variable.removeprefix(PREFIX).lower()
+                cls._check_known(name, variable)
+                given[name] = None if text.strip().lower() in ("", "none") else text
+                sources[name] = variable
+        for name, value in overrides.items():
+            cls._check_known(name, name)
+            given[name] = value
+            sources[name] = name
+        try:
+            return cls(**given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            told = f"{sources[name]}={first['input']!r} does not suit: {first['msg']}. {cls.model_fields[name].description}"
+            raise InvalidInput(told, setting=name) from error
+
+    @classmethod
+    def _check_known(cls, name: str, spelled: str) -> None:
+        if name in cls.model_fields:
+            return
+        raise InvalidInput(
+            f"{spelled} is no setting.{_suggestion(name, spelled, cls.model_fields)} docs/settings.md lists them all.",
+            setting=name,
+        )
+
+
+def _suggestion(name: str, spelled: str, known: Iterable[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    if not close:
+        return ""
+    return f" Did you mean {PREFIX + close[0].upper() if spelled.startswith(PREFIX) else close[0]}?"

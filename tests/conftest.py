@@ -1,0 +1,71 @@
+"""What holds for every test: cheap suites first, a time budget for each, and no skip without a known reason."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from skips import refusal
+from suites import rank, report_lines, suite_of
+
+IN_CI = os.environ.get("CI", "").lower() == "true"
+
+# A slow, shared machine must not fail an example for its time; the long run is for make test-full.
+settings.register_profile("usual", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("full", settings.get_profile("usual"), max_examples=2000)
+settings.load_profile("full" if os.environ.get("TEST_LENGTH") == "full" else "usual")
+
+_used_seconds: dict[str, float] = defaultdict(float)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cheap suites first: what can fail in a second does so before what takes minutes."""
+    items.sort(key=lambda item: rank(suite_of(item.path)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count the seconds of the suite, and fail a skip that is not allowed."""
+    report = yield
+    _used_seconds[suite_of(item.path)] += report.duration
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _fail_if_refused(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a whole module that skips itself."""
+    report = yield
+    if report.skipped:
+        _fail_if_refused(report)
+    return report
+
+
+def _fail_if_refused(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    message = refusal(reason.removeprefix("Skipped: "), in_ci=IN_CI)
+    if message is not None:
+        report.outcome = "failed"
+        report.longrepr = message
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many seconds each suite used of its budget."""
+    if _used_seconds:
+        terminalreporter.section("seconds used by suite")
+        for line in report_lines(_used_seconds):
+            terminalreporter.write_line(line)
+
+
+@pytest.fixture
+def fresh_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the current one while the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -23,8 +23,8 @@ class JobStore:
 
     _connection: CatalogConnection
 
-    def add_job(self, record: JobRecord, event: EventDraft | None = None) -> None:
-        """Keep a new job, and the event that tells of it, in one transaction.
+    def add_job(self, record: JobRecord, events: Iterable[EventDraft] = ()) -> None:
+        """Keep a new job, and the events that tell of it, in one transaction.
 
         Raises
         ------
@@ -35,7 +35,7 @@ class JobStore:
             if connection.execute(sa.select(jobs.c.id).where(jobs.c.id == record.id)).first():
                 raise AlreadyExists(f"Job {record.id} stands in the catalog already.", job_id=record.id)
             connection.execute(jobs.insert().values(_columns(record)))
-            if event is not None:
+            for event in events:
                 insert_event(connection, "job", event, record.id)
 
     def job(self, job_id: str) -> JobRecord:
@@ -67,10 +67,10 @@ class JobStore:
         *,
         expected_states: Collection[JobState] | None = None,
         expected_owner: ProcessIdentity | None = None,
-        event: EventDraft | None = None,
+        events: Iterable[EventDraft] = (),
         **changes: Any,
     ) -> JobRecord:
-        """Change fields of a job, and keep the event that tells of it, in one transaction; return the job as changed.
+        """Change fields of a job, and keep the events that tell of it, in one transaction; return the job as changed.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class JobStore:
             changed = JobRecord.model_validate(dict(present) | changes)
             columns = _columns(changed, changes.keys())
             connection.execute(jobs.update().where(jobs.c.id == job_id).values(columns))
-            if event is not None:
+            for event in events:
                 insert_event(connection, "job", event, job_id)
         return changed
 

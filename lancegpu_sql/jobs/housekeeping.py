@@ -1,0 +1,86 @@
+"""What is done to jobs from outside their work: cancelling, settling what dead processes left, forgetting old ones."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, utc_now
+from lancegpu_sql.errors import Conflict
+from lancegpu_sql.jobs.job import OWNED, JobEvent, states_before, transition
+from lancegpu_sql.jobs.log import log_path
+
+if TYPE_CHECKING:
+    from lancegpu_sql.catalog.store import Catalog
+
+
+def settle_dead(catalog: Catalog) -> list[JobRecord]:
+    """Settle the jobs whose process is dead, and return them.
+
+    Each is `queued` again, so that any process can resume it from its checkpoints; one that had been asked to stop is
+    `cancelled`. Jobs of other hosts are left alone: whether their process lives cannot be known from here.
+    """
+    settled = (settle_if_dead(catalog, record) for record in catalog.jobs(states=OWNED))
+    return [record for record in settled if record is not None]
+
+
+def settle_if_dead(catalog: Catalog, record: JobRecord) -> JobRecord | None:
+    """Settle one job if its process is dead; None where it lives, or where another process was first."""
+    owner = record.owner
+    if record.state not in OWNED or owner is None or owner.is_alive() is not False:
+        return None
+    gone = f"Process {owner.pid} on {owner.host.partition('/')[0]}, which ran it, is gone"
+    if record.cancel_requested:
+        event, told = JobEvent.CANCELS, EventDraft(kind="cancelled", message=f"{gone}; it had been asked to stop.")
+    else:
+        event, told = JobEvent.OWNER_DIED, EventDraft(kind="interrupted", message=f"{gone}; the job can be resumed.")
+    try:
+        return catalog.update_job(
+            record.id,
+            expected_states=OWNED,
+            expected_owner=owner,
+            events=[told],
+            state=transition(record.state, event),
+            owner=None,
+            waiting_on=None,
+            finished_at=utc_now() if event is JobEvent.CANCELS else None,
+        )
+    except Conflict:
+        return None
+
+
+def cancel(catalog: Catalog, job_id: str) -> JobRecord:
+    """Ask a job to stop, whichever process runs it; one that nobody runs is cancelled at once.
+
+    A job that has ended is left as it is.
+
+    Raises
+    ------
+    JobNotFound
+        No such job.
+    """
+    while True:
+        record = catalog.request_cancel(job_id)
+        if record.state in OWNED:
+            return settle_if_dead(catalog, record) or record
+        if record.state.ended:
+            return record
+        try:
+            return catalog.update_job(
+                job_id,
+                expected_states=states_before(JobEvent.CANCELS) - OWNED,
+                events=[EventDraft(kind="cancelled", message="It was cancelled before any process took it.")],
+                state=JobState.CANCELLED,
+                finished_at=utc_now(),
+            )
+        except Conflict:
+            continue  # a process took the job in between, and with it forgot that it should stop
+
+
+def prune(catalog: Catalog, folder: Path, retention_days: float) -> list[str]:
+    """Forget jobs that ended longer ago than this, with their events and logs; return their ids."""
+    ids = catalog.prune_jobs(utc_now() - timedelta(days=retention_days))
+    for job_id in ids:
+        log_path(folder, job_id).unlink(missing_ok=True)
+    return ids

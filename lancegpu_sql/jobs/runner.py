@@ -1,0 +1,223 @@
+"""Runs jobs in threads of this process, and keeps their records true whatever happens to them."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, ProcessIdentity, utc_now
+from lancegpu_sql.errors import Cancelled, CatalogError, Conflict, JobNotFound
+from lancegpu_sql.jobs.context import JobContext
+from lancegpu_sql.jobs.failure import error_record, json_safe
+from lancegpu_sql.jobs.housekeeping import settle_if_dead
+from lancegpu_sql.jobs.job import JobEvent, states_before, transition
+from lancegpu_sql.jobs.journal import Journal
+from lancegpu_sql.jobs.log import JobLog, log_path
+from lancegpu_sql.jobs.running import RunningJob
+
+if TYPE_CHECKING:
+    from lancegpu_sql.catalog.store import Catalog
+
+Work = Callable[[JobContext], dict[str, Any]]
+
+WATCH_INTERVAL_SECONDS = 0.5
+"""A cancellation asked for by another process arrives within a second."""
+
+_log = logging.getLogger("lancegpu_sql.jobs")
+
+
+class JobRunner:
+    """Runs work in threads of this process; one more thread watches the catalog for them all.
+
+    The threads are daemons, so that a program that ends is not held up by a job that waits for a GPU. `close`, which
+    also runs when the interpreter exits, stops what still runs: such jobs are `queued` again and can be resumed.
+
+    Parameters
+    ----------
+    catalog
+        Where the jobs' records are kept.
+    folder
+        A private folder of the database; logs stand in ``logs/``.
+    watch_interval_seconds
+        How often progress is written and cancellations are looked for.
+    log_limit_bytes
+        The most bytes of one job's log.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        folder: Path,
+        *,
+        watch_interval_seconds: float = WATCH_INTERVAL_SECONDS,
+        log_limit_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._catalog = catalog
+        self._folder = folder
+        self._watch_interval_seconds = watch_interval_seconds
+        self._log_limit_bytes = log_limit_bytes
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._running: dict[str, RunningJob] = {}
+        self._watcher: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
+        atexit.register(self._at_exit)
+
+    def start(self, record: JobRecord, work: Work) -> RunningJob:
+        """Run a job here: a new one, or one in the catalog that nobody runs (queued, failed, cancelled or interrupted).
+
+        `work` gets the job's context and returns its result, as JSON.
+
+        Raises
+        ------
+        Conflict
+            Another process runs the job, it has finished, or this runner was closed.
+        """
+        if self._closing.is_set():
+            raise Conflict("This database was closed; connect again to start a job.", job_id=record.id)
+        owner = ProcessIdentity.current()
+        journal = Journal(self._catalog, self._claim(record, owner), owner)
+        context = JobContext(journal, JobLog(log_path(self._folder, record.id), self._log_limit_bytes))
+        job = RunningJob(self._catalog, journal, context)
+        thread = threading.Thread(
+            target=self._run, args=(job, journal, context, work), name=f"lancegpu job {record.id}", daemon=True
+        )
+        with self._lock:
+            self._running[job.id] = job
+            if self._watcher is None:
+                self._watcher = threading.Thread(target=self._watch, name="lancegpu jobs", daemon=True)
+                self._watcher.start()
+        thread.start()
+        return job
+
+    def running(self) -> list[RunningJob]:
+        """Return the jobs that run here now."""
+        with self._lock:
+            return list(self._running.values())
+
+    def find(self, job_id: str) -> RunningJob | None:
+        """Return a job that runs here now."""
+        with self._lock:
+            return self._running.get(job_id)
+
+    def close(self, timeout_seconds: float = 10.0) -> None:
+        """Stop what still runs and wait for it; those jobs are `queued` again, for any process to resume."""
+        atexit.unregister(self._at_exit)
+        if self._pid != os.getpid():
+            return  # a forked child: the threads are its parent's
+        self._closing.set()
+        jobs = self.running()
+        for job in jobs:
+            job.interrupt()
+        for job in jobs:
+            if not job.ended(timeout_seconds):
+                _log.warning("Job %s did not stop within %s s; it is left behind.", job.id, timeout_seconds)
+        watcher = self._watcher
+        if watcher is not None:
+            watcher.join(timeout_seconds)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def _claim(self, record: JobRecord, owner: ProcessIdentity) -> JobRecord:
+        fresh: dict[str, Any] = {
+            "state": transition(JobState.QUEUED, JobEvent.CLAIMED),
+            "owner": owner,
+            "started_at": utc_now(),
+            "finished_at": None,
+            "waiting_on": None,
+            "progress": None,
+            "result": None,
+            "error": None,
+            "timings": None,
+            "cancel_requested": False,
+        }
+        here = f"process {owner.pid} on {owner.host.partition('/')[0]}"
+        try:
+            known = self._catalog.job(record.id)
+        except JobNotFound:
+            claimed = record.model_copy(update=fresh)
+            self._catalog.add_job(claimed, [EventDraft(kind="started", message=f"It runs in {here}.")])
+            return claimed
+        settle_if_dead(self._catalog, known)
+        return self._catalog.update_job(
+            record.id,
+            expected_states=states_before(JobEvent.CLAIMED) | states_before(JobEvent.RESUMES),
+            events=[EventDraft(kind="resumed", message=f"It goes on in {here}.")],
+            **fresh,
+        )
+
+    def _run(self, job: RunningJob, journal: Journal, context: JobContext, work: Work) -> None:
+        result: dict[str, Any] | None = None
+        error: BaseException | None = None
+        try:
+            result = work(context)
+        except BaseException as raised:
+            error = raised
+        context.close()
+        # While the interpreter goes down, before `close` has its turn, work fails for reasons of no interest.
+        interrupted = job.interrupted or not threading.main_thread().is_alive()
+        _conclude(journal, result, error, interrupted=interrupted)
+        try:
+            journal.flush()
+        except CatalogError as refused:
+            _log.warning("The end of job %s could not be written: %s", job.id, refused)
+        with self._lock:
+            self._running.pop(job.id, None)
+        job.end(result, journal.lost or error)
+
+    def _watch(self) -> None:
+        while True:
+            self._closing.wait(self._watch_interval_seconds)
+            with self._lock:
+                jobs = list(self._running.values())
+                if not jobs:
+                    self._watcher = None
+                    return
+            for job in jobs:
+                job.flush()
+            try:
+                asked = self._catalog.cancels_requested([job.id for job in jobs])
+            except CatalogError:
+                continue  # locked or full: progress and cancellations are looked at again soon
+            for job in jobs:
+                if job.id in asked:
+                    job.stop()
+
+
+def _conclude(
+    journal: Journal, result: dict[str, Any] | None, error: BaseException | None, *, interrupted: bool
+) -> None:
+    """Put the end of the work into the record."""
+    ended: dict[str, Any] = {"waiting_on": None, "finished_at": utc_now()}
+    if error is None:
+        told = EventDraft(kind="finished", message="It finished.", detail=json_safe(result or {}))
+        journal.put(JobEvent.FINISHES, told, result=json_safe(result), **ended)
+    elif interrupted and not journal.record.cancel_requested:
+        told = EventDraft(kind="interrupted", message="The process that ran it stopped; the job can be resumed.")
+        journal.put(JobEvent.OWNER_DIED, told, waiting_on=None, owner=None)
+    elif isinstance(error, Cancelled):
+        told = EventDraft(kind="cancelled", message="It stopped as asked; what it finished is kept.")
+        journal.put(JobEvent.CANCELS, told, **ended)
+    else:
+        kept = error_record(error)
+        told = EventDraft(kind="failed", message=kept["message"], detail={"type": kept["type"]})
+        journal.put(JobEvent.FAILS, told, error=kept, **ended)
+
+
+def _close_at_exit(reference: weakref.ref[JobRunner]) -> None:
+    runner = reference()
+    if runner is not None:
+        runner.close()

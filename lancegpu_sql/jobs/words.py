@@ -1,0 +1,87 @@
+"""A job's progress in words: pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from lancegpu_sql.catalog.models import JobRecord, JobState, Progress
+
+
+def title(record: JobRecord) -> str:
+    """Return what a job works on, e.g. ``reviews.score``."""
+    if record.table is None:
+        return record.kind.replace("_", " ")
+    return f"{record.table}.{','.join(record.columns)}" if record.columns else record.table
+
+
+def phase(record: JobRecord) -> str:
+    """Return what a job does now, in a word or two."""
+    if record.state is JobState.RUNNING and record.progress is not None and record.progress.phase is not None:
+        return record.progress.phase
+    return str(record.state)
+
+
+def line(record: JobRecord, now: datetime) -> str:
+    """Return one line that says how a job stands."""
+    head = f"{title(record)}: {phase(record)}"
+    if record.waiting_on is not None:
+        since = duration((now - record.waiting_on.since).total_seconds())
+        return f"{head} since {since}: {record.waiting_on.message}"
+    if record.progress is None or record.progress.rows_planned is None:
+        return head
+    return ", ".join([f"{head} {rows(record.progress)}", *_pace(record.progress)])
+
+
+def final_line(record: JobRecord) -> str:
+    """Return one line that says how a job ended."""
+    took = ""
+    if record.started_at is not None and record.finished_at is not None:
+        took = f" in {duration((record.finished_at - record.started_at).total_seconds())}"
+    head = f"{title(record)}: {record.state}"
+    if record.state is JobState.FAILED:
+        # The error itself is raised, or shown, by whoever asked for the job.
+        return f"{head}{took} ({(record.error or {}).get('type', 'unknown error')})"
+    return f"{head}, {_done(record.progress)}{took}" if record.progress is not None else f"{head}{took}"
+
+
+def rows(progress: Progress) -> str:
+    """Return how many rows are done of how many."""
+    done = progress.rows_computed + progress.rows_reused + progress.rows_failed
+    planned = "" if progress.rows_planned is None else f" of {progress.rows_planned:,}"
+    failed = f" ({progress.rows_failed:,} failed)" if progress.rows_failed else ""
+    return f"{done:,}{planned} rows{failed}"
+
+
+def rate(progress: Progress) -> str:
+    """Return the rows per second, empty where they are not known."""
+    speed = progress.rows_per_second
+    if speed is None:
+        return ""
+    return f"{speed:,.0f} rows/s" if speed >= 10 else f"{speed:.2g} rows/s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time span as people say it: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _pace(progress: Progress) -> list[str]:
+    left = "" if progress.seconds_left is None else f"{duration(progress.seconds_left)} left"
+    return [part for part in (rate(progress), left) if part]
+
+
+def _done(progress: Progress) -> str:
+    parts = [f"{progress.rows_computed:,} rows computed"]
+    if progress.rows_reused:
+        parts.append(f"{progress.rows_reused:,} reused")
+    if progress.rows_failed:
+        parts.append(f"{progress.rows_failed:,} failed")
+    return ", ".join(parts)

@@ -1,0 +1,35 @@
+"""Folders that change places or go, as whole tables."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+from pathlib import Path
+
+_AT_FDCWD = -100  # Linux: paths are relative to the working directory, or absolute
+_RENAME_EXCHANGE = 2  # Linux 3.15, <linux/fs.h>
+
+# File systems without an atomic exchange (NFS, some overlays) answer with one of these.
+_NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP)
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Let two folders swap names, atomically where the file system can, else by three renames."""
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is not None:
+        if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in _NO_EXCHANGE:
+            raise OSError(number, os.strerror(number), str(other))
+    aside = one.with_name(f"{one.name}-aside")
+    other.rename(aside)
+    one.rename(other)
+    aside.rename(one)
+
+
+def remove_folder(path: Path) -> None:
+    """Remove a folder that nobody reads any more; what cannot be removed stays, hidden."""
+    shutil.rmtree(path, ignore_errors=True)

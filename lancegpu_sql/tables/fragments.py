@@ -1,0 +1,69 @@
+"""What a version's manifest says about a fragment: its files and its rows, without reading either."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# What stands in a file's list of fields where a newer file took a field over.
+TOMBSTONE = -2
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileRef:
+    """One data file: its path below ``data/``, unique for ever, and the leaf fields that are read from it."""
+
+    path: str
+    field_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One fragment of one version. Files never change; a fragment that keeps its files keeps its rows, in order."""
+
+    id: int
+    physical_rows: int
+    live_rows: int
+    files: tuple[DataFileRef, ...]
+    leaves: Mapping[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    def file_of(self, field_id: int) -> str | None:
+        """Return the path of the file that holds a field, or None where the fragment reads it as nulls.
+
+        A nested field whose leaves lie in several files has their paths, joined by ``|``.
+        """
+        wanted = self.leaves.get(field_id, (field_id,))
+        paths = {file.path: None for file in self.files if any(leaf in file.field_ids for leaf in wanted)}
+        return "|".join(paths) or None
+
+    def holds(self, field_ids: tuple[int, ...]) -> bool | None:
+        """Tell whether all of these leaf fields are in files (True), none is (False), or some are (None)."""
+        present = {leaf for file in self.files for leaf in file.field_ids}
+        found = sum(leaf in present for leaf in field_ids)
+        return None if 0 < found < len(field_ids) else found > 0
+
+
+def fragment_from(metadata: Any, leaves: Mapping[int, tuple[int, ...]]) -> Fragment:
+    """Return the fragment that Lance's metadata describes."""
+    # The public `path` makes a class at every call: 200 files would cost more than the rest of a no-op refresh.
+    files = tuple(
+        DataFileRef(file._path, tuple(leaf for leaf in file.fields if leaf != TOMBSTONE)) for file in metadata.files
+    )
+    return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, leaves)
+
+
+def leaves_by_field(lance_fields: Any) -> dict[int, tuple[int, ...]]:
+    """Return, for each field at any depth, the ids of the leaves below it (a leaf's are itself)."""
+    found: dict[int, tuple[int, ...]] = {}
+
+    def walk(one: Any) -> tuple[int, ...]:
+        children = one.children()
+        # Lists count as leaves of their own in some file versions and not in others: a parent names itself too.
+        below = tuple(leaf for child in children for leaf in walk(child))
+        found[one.id()] = (one.id(), *below)
+        return found[one.id()]
+
+    for one in lance_fields:
+        walk(one)
+    return found

@@ -1,0 +1,213 @@
+"""Column files become part of the table: whole columns of many fragments in one commit, or not at all."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lancegpu_sql.errors import CommitConflict, StorageError
+from lancegpu_sql.tables import column_file
+from lancegpu_sql.tables.column_file import ColumnFile
+from lancegpu_sql.tables.engine import lance, lance_errors, pauses
+from lancegpu_sql.tables.fragments import TOMBSTONE, Fragment
+
+if TYPE_CHECKING:
+    from lancegpu_sql.tables.snapshot import Snapshot
+
+JOB_PROPERTY = "lancegpu:job"
+PUBLICATION_PROPERTY = "lancegpu:publication"
+
+_TRIES_AFTER_STORAGE_ERRORS = 3
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What came of publishing: the version that shows it, and which fragments took their file or lost it."""
+
+    version: int
+    published: tuple[int, ...]
+    lost: tuple[int, ...]
+
+
+def fits(
+    file: ColumnFile,
+    fragment: Fragment | None,
+    types: Mapping[int, pa.DataType],
+    guard: Callable[[Fragment], bool],
+) -> bool:
+    """Tell whether a column file may become part of the fragment that has its number now.
+
+    Field and fragment numbers alone prove nothing: after an overwrite they may belong to other columns and rows.
+    Data files do: their names are unique for ever and they stay with their fragment, so a fragment that still has one
+    of the files it had has the same rows in the same order.
+    """
+    return (
+        fragment is not None
+        and fragment.physical_rows == file.rows
+        and any(one.path in file.fragment_files for one in fragment.files)
+        and all(types.get(field_id) == data_type for field_id, data_type in file.columns)
+        and guard(fragment)
+    )
+
+
+def publish(
+    snapshot: Snapshot, files: Sequence[ColumnFile], *, job_id: str, guard: Callable[[Fragment], bool]
+) -> Publication:
+    """Make column files part of the latest version.
+
+    Each file must still suit its fragment there: the same rows in the same order, the same columns, and `guard` saying
+    yes. What does not is lost, and its rows must be looked at again. Lance rejects the commit if, since the version
+    that was looked at, the table was overwritten or restored, or one of the fragments was compacted or had rows
+    updated; then everything is looked at again. As long as other writers keep being first, it keeps trying.
+
+    Parameters
+    ----------
+    files
+        At most one per fragment, all of the same columns.
+    job_id
+        Noted in the commit.
+    guard
+        Says of a fragment of the latest version whether the values still belong there.
+
+    Raises
+    ------
+    StorageError
+        The commit could not be written. The files stay; publish again.
+    """
+    if len({file.fragment_id for file in files}) < len(files):
+        raise ValueError("two column files for one fragment")
+    waiting = list(files)
+    published: list[int] = []
+    lost: list[int] = []
+    latest = snapshot.latest()
+    while waiting:
+        latest, done, gone = _publish_some(latest, waiting, job_id, guard)
+        published += [file.fragment_id for file in done]
+        lost += [file.fragment_id for file in gone]
+        settled = {file.fragment_id for file in (*done, *gone)}
+        waiting = [file for file in waiting if file.fragment_id not in settled]
+    return Publication(latest.version, tuple(published), tuple(lost))
+
+
+def _publish_some(
+    latest: Snapshot, files: Sequence[ColumnFile], job_id: str, guard: Callable[[Fragment], bool]
+) -> tuple[Snapshot, list[ColumnFile], list[ColumnFile]]:
+    """Commit one operation's worth of files; return the version, the files published, and the files lost."""
+    first_version = latest.version
+    publication_id = uuid.uuid4().hex
+    storage_errors = 0
+    for pause_seconds in pauses():
+        fitting, lost = _sort_out(latest, files, guard)
+        if not fitting:
+            return latest, [], lost
+        operation, taken = _operation(latest, fitting)
+        try:
+            committed = _commit(latest, operation, job_id, publication_id)
+        except CommitConflict:
+            committed = None
+        except StorageError:
+            storage_errors += 1
+            if storage_errors == _TRIES_AFTER_STORAGE_ERRORS:
+                raise
+            committed = None
+        # The commit may have been made and only its reply lost: never commit twice.
+        committed = committed or _found(latest.latest(), first_version, publication_id)
+        if committed is None:
+            time.sleep(pause_seconds)
+            latest = latest.latest()
+        elif all(column_file.exists(committed.uri, file) for file in taken):
+            return committed, taken, lost
+        else:
+            return _withdrawn(committed), [], lost + taken
+    raise AssertionError("pauses() has no end")
+
+
+def _sort_out(
+    latest: Snapshot, files: Iterable[ColumnFile], guard: Callable[[Fragment], bool]
+) -> tuple[list[ColumnFile], list[ColumnFile]]:
+    fragments = {fragment.id: fragment for fragment in latest.fragments}
+    types = {latest.field_id(field.name): field.type for field in latest.full_schema}
+    fitting: list[ColumnFile] = []
+    lost: list[ColumnFile] = []
+    for file in files:
+        suits = fits(file, fragments.get(file.fragment_id), types, guard) and column_file.exists(latest.uri, file)
+        (fitting if suits else lost).append(file)
+    return fitting, lost
+
+
+def _operation(latest: Snapshot, files: Sequence[ColumnFile]) -> tuple[Any, list[ColumnFile]]:
+    """Return the Lance operation for as many of the files as one can take, and those files.
+
+    DataReplacement takes any number of fragments and bears with concurrent deletes, but only where the fragment has
+    either all of the fields in files or none, and only files of the same fields. A fragment that has some (a row added
+    elsewhere with a null in the value column has no proof) is rewritten in the manifest by an Update.
+    """
+    fragments = {fragment.id: fragment for fragment in latest.fragments}
+    whole = [
+        file
+        for file in files
+        if fragments[file.fragment_id].holds(file.field_ids) is not None and file.field_ids == files[0].field_ids
+    ]
+    if whole:
+        groups = [lance.LanceOperation.DataReplacementGroup(file.fragment_id, _lance_data_file(file)) for file in whole]
+        return lance.LanceOperation.DataReplacement(groups), whole
+    return _update_of(latest, files), list(files)
+
+
+def _update_of(latest: Snapshot, files: Sequence[ColumnFile]) -> Any:
+    updated = []
+    for file in files:
+        metadata = latest.dataset.get_fragment(file.fragment_id).metadata
+        for old in metadata.files:
+            old.fields = [TOMBSTONE if leaf in file.field_ids else leaf for leaf in old.fields]
+        kept = [old for old in metadata.files if any(leaf != TOMBSTONE for leaf in old.fields)]
+        metadata.files = [*kept, _lance_data_file(file)]
+        updated.append(metadata)
+    return lance.LanceOperation.Update(
+        updated_fragments=updated,
+        fields_modified=sorted({leaf for file in files for leaf in file.field_ids}),
+        update_mode="rewrite_columns",
+    )
+
+
+def _lance_data_file(file: ColumnFile) -> Any:
+    major, minor = file.file_version
+    return lance.fragment.DataFile(
+        file.path, list(file.field_ids), list(file.column_indices), major, minor, file.size_bytes
+    )
+
+
+def _commit(latest: Snapshot, operation: Any, job_id: str, publication_id: str) -> Snapshot:
+    transaction = lance.Transaction(
+        read_version=latest.version,
+        operation=operation,
+        transaction_properties={JOB_PROPERTY: job_id, PUBLICATION_PROPERTY: publication_id},
+    )
+    with lance_errors(latest.name):
+        return latest.at(lance.LanceDataset.commit(latest.uri, transaction))
+
+
+def _withdrawn(committed: Snapshot) -> Snapshot:
+    """Return the table without the version just committed, whose files are not in its folder.
+
+    The table was dropped and made anew between our look and our commit. Lance compares version numbers, and the new
+    table had reached the old one's.
+    """
+    with lance_errors(committed.name):
+        lance.dataset(committed.uri, version=committed.version - 1).restore()
+    return committed.latest()
+
+
+def _found(latest: Snapshot, since: int, publication_id: str) -> Snapshot | None:
+    """Return the version that this publication made after `since`, if there is one."""
+    for version in range(latest.version, since, -1):
+        with lance_errors(latest.name):
+            transaction = latest.dataset.read_transaction(version)
+        if transaction is not None and transaction.transaction_properties.get(PUBLICATION_PROPERTY) == publication_id:
+            return latest.checkout(version)
+    return None

@@ -1,0 +1,251 @@
+"""A table at one version: what the manifest says, and its rows as record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from lancegpu_sql.catalog.models import ComputedColumn
+from lancegpu_sql.errors import ColumnNotFound, InvalidQuery, NotFound
+from lancegpu_sql.tables import column_file, declaring, publishing
+from lancegpu_sql.tables.column_file import ColumnFile, ColumnFileWriter
+from lancegpu_sql.tables.columns import declared_in
+from lancegpu_sql.tables.engine import lance, lance_errors
+from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
+from lancegpu_sql.tables.naming import is_hidden
+from lancegpu_sql.tables.publishing import Publication
+
+
+class Snapshot:
+    """One version of a table. Opening one reads the manifest; the fragments are parsed when asked for.
+
+    Parameters
+    ----------
+    name
+        The table's name, for messages.
+    uri
+        Where the Lance dataset lies.
+    dataset
+        The open dataset, at the version that this snapshot pins.
+    """
+
+    def __init__(self, name: str, uri: str, dataset: Any) -> None:
+        self.name = name
+        self.uri = uri
+        self._dataset = dataset
+
+    @classmethod
+    def open(cls, name: str, uri: str, version: int | None = None) -> Snapshot:
+        """Return a table's latest version, or the one asked for.
+
+        Raises
+        ------
+        TableNotFound, VersionNotFound
+        """
+        with lance_errors(name):
+            return cls(name, uri, lance.dataset(uri, version=version))
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self.name!r}, version={self.version})"
+
+    def latest(self) -> Snapshot:
+        """Return the table's latest version, read anew."""
+        return Snapshot.open(self.name, self.uri)
+
+    def checkout(self, version: int) -> Snapshot:
+        """Return another version of the table."""
+        return Snapshot.open(self.name, self.uri, version)
+
+    def at(self, dataset: Any) -> Snapshot:
+        """Return the snapshot that an open dataset of this table is."""
+        return Snapshot(self.name, self.uri, dataset)
+
+    @property
+    def dataset(self) -> Any:
+        """The LanceDataset, a ``pyarrow.dataset.Dataset``: for a query engine to scan."""
+        return self._dataset
+
+    @property
+    def version(self) -> int:
+        """The version that this snapshot pins."""
+        return int(self._dataset.version)
+
+    @cached_property
+    def full_schema(self) -> pa.Schema:
+        """All columns, the hidden ones too."""
+        schema: pa.Schema = self._dataset.schema
+        return schema
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns that users see."""
+        return pa.schema([field for field in self.full_schema if not is_hidden(field.name)], self.full_schema.metadata)
+
+    @property
+    def has_stable_row_ids(self) -> bool:
+        """Whether ``_rowid`` outlives updates and compaction. It does not in tables that LanceDB made."""
+        return bool(self._dataset.has_stable_row_ids)
+
+    @property
+    def storage_version(self) -> str:
+        """The version of Lance's file format in which the table's data is written, e.g. ``2.2``."""
+        return str(self._dataset.data_storage_version)
+
+    @cached_property
+    def computed(self) -> tuple[ComputedColumn, ...]:
+        """The declared computed columns, in the schema's order."""
+        return declared_in(self.full_schema)
+
+    @cached_property
+    def leaves(self) -> dict[int, tuple[int, ...]]:
+        """For each field id, the ids under which its data may stand in files: itself and what is nested in it."""
+        return leaves_by_field(self._dataset.lance_schema.fields())
+
+    @cached_property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """The fragments, in the order of the table's rows."""
+        return tuple(fragment_from(one.metadata, self.leaves) for one in self._dataset.get_fragments())
+
+    def fragment(self, fragment_id: int) -> Fragment:
+        """Return one fragment."""
+        for fragment in self.fragments:
+            if fragment.id == fragment_id:
+                return fragment
+        raise NotFound(f"Table {self.name!r} has no fragment {fragment_id} at version {self.version}.")
+
+    @cached_property
+    def _field_ids(self) -> dict[str, int]:
+        return {field.name(): field.id() for field in self._dataset.lance_schema.fields()}
+
+    def field_id(self, name: str) -> int:
+        """Return a column's Lance field id: the same for ever, whatever it is renamed to."""
+        try:
+            return self._field_ids[name]
+        except KeyError:
+            known = ", ".join(self.schema.names)
+            raise ColumnNotFound(
+                f"Table {self.name!r} has no column {name!r}; its columns are {known}.", table=self.name, column=name
+            ) from None
+
+    def field_name(self, field_id: int) -> str:
+        """Return the present name of the column with this Lance field id."""
+        for name, known in self._field_ids.items():
+            if known == field_id:
+                return name
+        raise ColumnNotFound(f"Table {self.name!r} has no column with field id {field_id} any more.", table=self.name)
+
+    def count_rows(self, where: str | None = None) -> int:
+        """Return the number of live rows, from the manifest alone unless a condition (Lance's SQL) is given."""
+        with lance_errors(self.name, InvalidQuery):
+            return int(self._dataset.count_rows(filter=where))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        fragment_ids: Iterable[int] | None = None,
+        row_id: bool = False,
+        row_address: bool = False,
+        batch_rows: int = 65_536,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the live rows in the table's order.
+
+        Parameters
+        ----------
+        columns
+            Which; hidden ones by name only. None means all that users see.
+        fragment_ids
+            Only the rows of these fragments.
+        row_id, row_address
+            Add ``_rowid`` and ``_rowaddr`` (uint64) at the end. An address is the fragment id times 2**32, plus the
+            physical row.
+        batch_rows
+            The most rows of one batch. Blob columns come as their bytes.
+        """
+        names = self._known(columns)
+        fragments = None if fragment_ids is None else [self._lance_fragment(one) for one in fragment_ids]
+        if fragments == []:
+            return
+        with lance_errors(self.name):
+            yield from self._dataset.scanner(
+                columns=names,
+                fragments=fragments,
+                with_row_id=row_id,
+                with_row_address=row_address,
+                batch_size=batch_rows,
+                blob_handling="all_binary",
+            ).to_batches()
+
+    def read_physical(
+        self, fragment_id: int, columns: Sequence[str], *, batch_rows: int = 65_536
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all rows of a fragment as they lie in its files, deleted ones too, without row columns."""
+        names = self._known(columns)
+        fragment = self._lance_fragment(fragment_id)
+        deleted = self.fragment(fragment_id).live_rows < self.fragment(fragment_id).physical_rows
+        with lance_errors(self.name):
+            # Lance hands out deleted rows only beside the row ids.
+            for batch in fragment.scanner(
+                columns=names,
+                with_row_id=deleted,
+                include_deleted_rows=deleted,
+                batch_size=batch_rows,
+                blob_handling="all_binary",
+            ).to_batches():
+                yield batch.select(names)
+
+    def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
+        """Return the live rows as a stream: the columns that users see, or those named."""
+        names = self._known(columns)
+        with lance_errors(self.name):
+            reader: pa.RecordBatchReader = self._dataset.scanner(columns=names, blob_handling="all_binary").to_reader()
+            return reader
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the live rows as one Arrow table."""
+        with lance_errors(self.name):
+            return self.to_reader(columns).read_all()
+
+    def head(self, rows: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows."""
+        with lance_errors(self.name):
+            table: pa.Table = self._dataset.scanner(
+                columns=self._known(columns), limit=rows, blob_handling="all_binary"
+            ).to_table()
+            return table
+
+    def open_column_file(self, fragment_id: int, schema: pa.Schema) -> ColumnFileWriter:
+        """Return a writer of whole columns for one fragment, to be given rows as they come; see ColumnFileWriter."""
+        return ColumnFileWriter(self, self.fragment(fragment_id), schema)
+
+    def write_column_file(self, fragment_id: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ColumnFile:
+        """Write whole columns for one fragment, to be published later; see ColumnFileWriter."""
+        return column_file.write(self, self.fragment(fragment_id), schema, batches)
+
+    def publish(self, files: Sequence[ColumnFile], *, job_id: str, guard: Callable[[Fragment], bool]) -> Publication:
+        """Make column files part of the table's latest version; see `publishing.publish`."""
+        return publishing.publish(self, files, job_id=job_id, guard=guard)
+
+    def declare(self, columns: Sequence[tuple[pa.Field, ComputedColumn]], proof: str) -> Snapshot:
+        """Add computed columns of one binding, empty; see `declaring.declare`."""
+        return declaring.declare(self, columns, proof)
+
+    def repoint(self, columns: Sequence[ComputedColumn]) -> Snapshot:
+        """Replace the declarations of existing computed columns; see `declaring.repoint`."""
+        return declaring.repoint(self, columns)
+
+    def _known(self, columns: Sequence[str] | None) -> list[str]:
+        if columns is None:
+            return list(self.schema.names)
+        for name in columns:
+            self.field_id(name)
+        return list(columns)
+
+    def _lance_fragment(self, fragment_id: int) -> Any:
+        fragment = self._dataset.get_fragment(fragment_id)
+        if fragment is None:
+            raise NotFound(f"Table {self.name!r} has no fragment {fragment_id} at version {self.version}.")
+        return fragment

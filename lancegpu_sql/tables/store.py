@@ -1,0 +1,188 @@
+"""A database's tables: a folder of Lance datasets that stays an ordinary LanceDB directory."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from lancegpu_sql.errors import AlreadyExists, InvalidName, StorageError, TableNotFound
+from lancegpu_sql.tables import changes
+from lancegpu_sql.tables.engine import lance, lance_errors
+from lancegpu_sql.tables.folders import exchange, remove_folder
+from lancegpu_sql.tables.naming import check_column_names, check_table_name, is_table_name
+from lancegpu_sql.tables.rewriting import rewrite
+from lancegpu_sql.tables.snapshot import Snapshot
+from lancegpu_sql.tables.sources import converted, without_declarations
+
+CreateMode = Literal["create", "overwrite", "exist_ok", "append"]
+
+_SUFFIX = ".lance"
+# Folders on their way in or out. Without the suffix, no tool takes them for tables.
+_BESIDE_PREFIX = ".lancegpu-"
+
+
+class TableStore:
+    """The tables in one folder, each a Lance dataset ``<name>.lance``.
+
+    Parameters
+    ----------
+    uri
+        A local folder. It is made when the first table is.
+
+    Raises
+    ------
+    StorageError
+        The path is a file.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str]) -> None:
+        self._folder = Path(uri).expanduser().absolute()
+        if self._folder.exists() and not self._folder.is_dir():
+            raise StorageError(f"{self._folder} is a file; a database is a folder.", path=self.uri)
+
+    @property
+    def uri(self) -> str:
+        """The folder."""
+        return str(self._folder)
+
+    def path_of(self, name: str) -> Path:
+        """Return where a table of this name lies, or would lie."""
+        if not is_table_name(name):
+            raise InvalidName(f"{name!r} cannot name a table.", name=name)
+        return self._folder / (name + _SUFFIX)
+
+    def names(self) -> list[str]:
+        """Return the names of all tables, sorted."""
+        if not self._folder.is_dir():
+            return []
+        with os.scandir(self._folder) as entries:
+            found = [entry.name.removesuffix(_SUFFIX) for entry in entries if entry.name.endswith(_SUFFIX)]
+        return sorted(name for name in found if is_table_name(name) and self.exists(name))
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is such a table. A creation that was killed leaves a folder without versions: no table."""
+        versions = self.path_of(name) / "_versions"
+        try:
+            with os.scandir(versions) as entries:
+                return any(entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def open(self, name: str, version: int | None = None) -> Snapshot:
+        """Return a table's latest version, or the one asked for.
+
+        Raises
+        ------
+        InvalidName, TableNotFound, VersionNotFound
+        """
+        return Snapshot.open(name, str(self.path_of(name)), version)
+
+    def create(self, name: str, reader: pa.RecordBatchReader, mode: CreateMode = "create") -> Snapshot:
+        """Create a table with stable row ids and fill it.
+
+        Parameters
+        ----------
+        name
+            LanceDB's rule: A-Z, a-z, 0-9, ``_``, ``-`` and ``.``; not starting with a dot.
+        reader
+            The rows. Their schema becomes the table's; a declaration of a computed column in it does not.
+        mode
+            What to do with a table of that name: ``create`` refuses, ``overwrite`` replaces its rows and schema
+            (earlier versions stay, except where the table had no stable row ids), ``exist_ok`` leaves it as it is and
+            reads no row, ``append`` adds the rows.
+
+        Raises
+        ------
+        InvalidName, InvalidData, AlreadyExists, StorageError
+        """
+        check_table_name(name)
+        if mode not in ("create", "overwrite", "exist_ok", "append"):
+            raise InvalidName(f"{mode!r} is not a mode: use create, overwrite, exist_ok or append.")
+        exists = self.exists(name)
+        if exists and mode == "exist_ok":
+            return self.open(name)
+        if exists and mode == "append":
+            return changes.add(self.open(name), reader)
+        if exists and mode == "create":
+            raise AlreadyExists(
+                f"There is a table {name!r} already. Open it, or create with mode='overwrite'.", table=name
+            )
+        check_column_names(reader.schema.names)
+        # Lance ignores the flag for stable row ids when it overwrites a table that lacks them.
+        if exists and not self.open(name).has_stable_row_ids:
+            return self._replace(name, self._write(name, self._beside(), reader, "create"))
+        self._make_folder()
+        return self._write(name, self.path_of(name), reader, "overwrite" if mode == "overwrite" else "create")
+
+    def convert(self, name: str) -> Snapshot:
+        """Rewrite a table that lacks stable row ids (as LanceDB's do) into one with them.
+
+        Rows, schema, metadata and computed columns stay. Earlier versions and indexes do not. The copy is written
+        beside the table and takes its place at the end; if the table was changed meanwhile, CommitConflict is raised
+        and nothing was done.
+
+        Raises
+        ------
+        TableNotFound, InvalidData, CommitConflict, StorageError
+        """
+        old = self.open(name)
+        if old.has_stable_row_ids and old.storage_version not in ("0.1", "legacy"):
+            return old
+        beside = self._beside()
+        try:
+            new = rewrite(old, str(beside))
+            changes.check_unchanged(old)
+        except BaseException:
+            remove_folder(beside)
+            raise
+        return self._replace(name, new)
+
+    def drop(self, name: str, *, missing_ok: bool = False) -> None:
+        """Remove a table with all its versions. It is gone at once; a crash leaves at most a hidden folder.
+
+        Raises
+        ------
+        TableNotFound
+            Unless `missing_ok`.
+        """
+        going = self._beside()
+        try:
+            self.path_of(name).rename(going)
+        except FileNotFoundError:
+            if missing_ok:
+                return
+            raise TableNotFound(f"There is no table {name!r}.", table=name) from None
+        except OSError as exc:
+            raise StorageError(f"Table {name!r} could not be dropped: {exc}", path=str(self.path_of(name))) from exc
+        remove_folder(going)
+
+    def _write(self, name: str, path: Path, reader: pa.RecordBatchReader, mode: str) -> Snapshot:
+        schema = without_declarations(reader.schema)
+        stream = converted(reader, schema, lambda batch: batch.replace_schema_metadata(None).cast(schema))
+        with lance_errors(name), stream.own_failures():
+            dataset = lance.write_dataset(
+                stream.reader, str(path), schema=schema, mode=mode, enable_stable_row_ids=True
+            )
+        return Snapshot(name, str(path), dataset)
+
+    def _replace(self, name: str, new: Snapshot) -> Snapshot:
+        try:
+            exchange(Path(new.uri), self.path_of(name))
+        except OSError as exc:
+            remove_folder(Path(new.uri))
+            raise StorageError(f"Table {name!r} could not be replaced: {exc}", path=str(self.path_of(name))) from exc
+        remove_folder(Path(new.uri))
+        return self.open(name)
+
+    def _beside(self) -> Path:
+        return self._folder / f"{_BESIDE_PREFIX}{uuid.uuid4().hex}"
+
+    def _make_folder(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as exc:
+            raise StorageError(f"The folder {self.uri} cannot be made: {exc}", path=self.uri) from exc

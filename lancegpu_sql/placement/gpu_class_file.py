@@ -1,0 +1,161 @@
+"""Reads and writes an operator's file of GPU classes; a mistake is told with its file, line and the valid keys."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ValidationError
+
+from lancegpu_sql.errors import InvalidGpuClass
+from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, Toleration, duplicate_names
+
+if TYPE_CHECKING:
+    import yaml
+    from pydantic_core import ErrorDetails
+
+_TOP_KEY = "gpu_classes"
+_EXAMPLE = f"write:\n{_TOP_KEY}:\n  - name: l4\n    local: {{devices: auto}}"
+
+KeyPath = tuple[Hashable, ...]
+
+
+def load_gpu_classes(path: str | Path) -> tuple[GpuClass, ...]:
+    """Read the classes of a file, in its order.
+
+    Raises
+    ------
+    InvalidGpuClass
+        If the file cannot be read or is wrong; `path`, `line` (of the first mistake) and `valid_keys` say where.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
+        raise InvalidGpuClass(
+            f"could not read the GPU classes of {path}: {reason}", path=str(path), line=None, valid_keys=()
+        ) from exc
+    return parse_gpu_classes(text, str(path))
+
+
+def parse_gpu_classes(text: str, path: str) -> tuple[GpuClass, ...]:
+    """Read the classes of a file's text; `path` is for messages."""
+    document, lines = _read_yaml(text, path)
+    if not isinstance(document, dict) or not isinstance(document.get(_TOP_KEY), list):
+        raise _refuse(path, [(1, f"it should hold a list of classes under the key {_TOP_KEY!r}; {_EXAMPLE}")])
+    if unknown := [key for key in document if key != _TOP_KEY]:
+        line = lines.get((unknown[0],), 1)
+        raise _refuse(path, [(line, _unknown_key(str(unknown[0]), (_TOP_KEY,)))], valid_keys=(_TOP_KEY,))
+    classes: list[GpuClass] = []
+    mistakes: list[tuple[int, str]] = []
+    valid_keys: tuple[str, ...] = ()
+    for position, spec in enumerate(document[_TOP_KEY]):
+        where: KeyPath = (_TOP_KEY, position)
+        try:
+            classes.append(GpuClass.model_validate(spec))
+        except ValidationError as exc:
+            label = spec.get("name") if isinstance(spec, dict) else None
+            for detail in exc.errors(include_url=False):
+                keys = _keys_at(detail["loc"])
+                valid_keys = keys if not mistakes else valid_keys
+                mistakes.append((_line_of(lines, where + detail["loc"]), _describe(detail, label, keys)))
+    if not mistakes:
+        for first, again in duplicate_names([gpu_class.name for gpu_class in classes]):
+            first_line, line = (_line_of(lines, (_TOP_KEY, position, "name")) for position in (first, again))
+            mistakes.append((line, f"class {classes[again].name!r} stands twice; the first is in line {first_line}"))
+    if mistakes:
+        raise _refuse(path, mistakes, valid_keys=valid_keys)
+    return tuple(classes)
+
+
+def dump_gpu_classes(classes: Iterable[GpuClass]) -> str:
+    """Return the text of a file that `load_gpu_classes` reads as these classes."""
+    import yaml  # loaded here alone: only an operator's file needs it
+
+    document = {_TOP_KEY: [gpu_class.spec() for gpu_class in classes]}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False)
+
+
+def _read_yaml(text: str, path: str) -> tuple[Any, dict[KeyPath, int]]:
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None, {}
+        lines: dict[KeyPath, int] = {}
+        for where, line in _walk(root, ()):
+            if where in lines:
+                raise _refuse(path, [(line, f"key {where[-1]!r} stands twice; the first is in line {lines[where]}")])
+            lines[where] = line
+        return loader.construct_document(root), lines
+    except yaml.MarkedYAMLError as exc:
+        mark = exc.problem_mark or exc.context_mark
+        raise _refuse(path, [(mark.line + 1 if mark else 1, f"it is no YAML: {exc.problem}")]) from exc
+    except yaml.YAMLError as exc:
+        raise _refuse(path, [(1, f"it is no YAML: {exc}")]) from exc
+    except RecursionError as exc:
+        raise _refuse(path, [(1, "it refers to itself or is nested too deeply")]) from exc
+    finally:
+        loader.dispose()
+
+
+def _walk(node: yaml.Node, where: KeyPath) -> Iterator[tuple[KeyPath, int]]:
+    """Yield each key path below `node` with its line, counted from 1; a key that stands twice comes twice."""
+    if isinstance(node.value, str):
+        return
+    for position, child in enumerate(node.value):
+        if isinstance(child, tuple):
+            key, value = child
+            if key.value == "<<":
+                continue
+            below = (*where, str(key.value))
+            yield below, key.start_mark.line + 1
+            yield from _walk(value, below)
+        else:
+            yield (*where, position), child.start_mark.line + 1
+            yield from _walk(child, (*where, position))
+
+
+def _line_of(lines: dict[KeyPath, int], where: KeyPath) -> int:
+    # A missing key, or the name of a union's branch in the path, has no line of its own: the nearest one above has.
+    while where and where not in lines:
+        where = where[:-1]
+    return lines.get(where, 1)
+
+
+def _keys_at(location: Sequence[int | str]) -> tuple[str, ...]:
+    nested: dict[str, type[BaseModel]] = {"local": LocalDevices, "tolerations": Toleration}
+    model = nested.get(str(location[0]), GpuClass) if len(location) > 1 else GpuClass
+    return tuple(field.alias or name for name, field in model.model_fields.items())
+
+
+def _describe(detail: ErrorDetails, label: str | None, keys: tuple[str, ...]) -> str:
+    location = ".".join(str(part) for part in detail["loc"])
+    name = str(detail["loc"][-1]) if detail["loc"] else ""
+    of_class = f"class {label!r}: " if label else ""
+    match detail["type"]:
+        case "extra_forbidden":
+            return of_class + _unknown_key(name, keys)
+        case "missing":
+            return f"{of_class}the key {location!r} is missing; valid keys: {', '.join(keys)}"
+        case "model_type" | "dict_type" if not detail["loc"]:
+            return f"a class should be a mapping with the keys {', '.join(keys)}"
+        case _:
+            message = detail["msg"].removeprefix("Value error, ")
+            shown = f" (got {detail['input']!r})" if not isinstance(detail["input"], dict | list) else ""
+            return f"{of_class}{location or 'it'}: {message}{shown}"
+
+
+def _unknown_key(name: str, keys: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(name, keys, n=1)
+    return f"unknown key {name!r}{f', did you mean {close[0]!r}?' if close else ''}; valid keys: {', '.join(keys)}"
+
+
+def _refuse(path: str, mistakes: Sequence[tuple[int, str]], *, valid_keys: tuple[str, ...] = ()) -> InvalidGpuClass:
+    ordered = sorted(mistakes)
+    message = "\n".join(f"{path}:{line}: {text}" for line, text in ordered)
+    return InvalidGpuClass(message, path=path, line=ordered[0][0], valid_keys=valid_keys)

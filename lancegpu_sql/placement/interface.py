@@ -1,0 +1,62 @@
+"""What every placement offers: ask for a worker, be told what becomes of it, give it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from lancegpu_sql.placement.request import PlacementEvent, WorkerRequest
+
+if TYPE_CHECKING:
+    from lancegpu_sql.placement.gpu_class import GpuClass
+
+Listener = Callable[[PlacementEvent], None]
+
+CLOSE_GRACE_SECONDS = 2.0
+"""How long a worker may take to end by itself (a Function's `close()`) before it is killed."""
+
+
+class Ticket(Protocol):
+    """One request, from asking to release."""
+
+    @property
+    def request(self) -> WorkerRequest:
+        """What was asked for."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether another request waits, right now, for what this one holds."""
+
+    def assign(self, job_id: str, owner: str) -> None:
+        """Name the job that uses the worker from now on, for the messages of those who wait behind it."""
+
+    def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
+        """Withdraw the request, or end its worker, and free what it holds.
+
+        Returns when the worker is gone. The worker is told to end and may take `grace_seconds` for it; 0 kills it at
+        once. May be called from any thread, from a listener too, and any number of times. An event that was already
+        under way may still be delivered.
+        """
+
+
+class Placement(Protocol):
+    """A place where workers run."""
+
+    def ask(self, request: WorkerRequest, listener: Listener) -> Ticket:
+        """Ask for one worker and return at once.
+
+        Events are delivered to `listener` one after another from a thread of the placement, which serves other requests
+        too: a listener notes what happened and returns. Asking for what no room is left for is no error: the request
+        waits, oldest first, until it is released.
+
+        Raises
+        ------
+        StorageError
+            If the placement cannot keep its books: nothing was asked.
+        """
+
+    def free_workers(self, gpu_class: GpuClass | None, gpus: int, cpus: int) -> int:
+        """Return how many workers like this, if asked for now, would start at once: a hint, out of date when read."""
+
+    def close(self) -> None:
+        """Release every ticket. The placement cannot be used afterwards."""

@@ -30,13 +30,15 @@ os.environ.setdefault("LANCE_LOG", "error")
 
 # Lance carries few type hints; what comes through this door is Any until a room's own value holds it.
 lance: Any = importlib.import_module("lance")
+lance_commit: Any = importlib.import_module("lance.commit")
 lance_file: Any = importlib.import_module("lance.file")
 
 T = TypeVar("T")
 
 _MISSING_VERSION = re.compile(r"_versions/[^/\s]*\.manifest was not found|Not found: \S*_versions/[^/\s]*\.manifest")
 _CONFLICT = re.compile(
-    r"commit conflict|Incompatible transaction|Too many concurrent writers|conflict_retries", re.IGNORECASE
+    r"^(?:Retryable commit|Commit) conflict|^Incompatible transaction|^Too (?:many|much) .*(?:writers|contention)",
+    re.IGNORECASE,
 )
 _BAD_INPUT = re.compile(
     r"Invalid user input|different schema|LanceError\((?:Arrow|Schema)\)|Cannot cast|not found\. Available fields"
@@ -67,7 +69,7 @@ def error_for(exc: BaseException, table: str, invalid: type[InvalidInput]) -> La
         return StorageError(f"Lance broke down over table {table!r}: {said}", table=table)
     if not isinstance(exc, OSError | ValueError | RuntimeError | pa.ArrowException | KeyError | TypeError):
         return None
-    if isinstance(exc, lance.commit.CommitConflictError) or _CONFLICT.search(text):
+    if isinstance(exc, lance_commit.CommitConflictError) or _CONFLICT.search(text):
         return CommitConflict(
             f"Another writer changed table {table!r} at the same time: {said}. Try again.", table=table
         )

@@ -47,9 +47,8 @@ class Fragment:
 def fragment_from(metadata: Any, leaves: Mapping[int, tuple[int, ...]]) -> Fragment:
     """Return the fragment that Lance's metadata describes."""
     # The public `path` makes a class at every call: 200 files would cost more than the rest of a no-op refresh.
-    files = tuple(
-        DataFileRef(file._path, tuple(leaf for leaf in file.fields if leaf != TOMBSTONE)) for file in metadata.files
-    )
+    paths = [(file._path, file.fields) for file in metadata.files]  # noqa: SLF001
+    files = tuple(DataFileRef(path, tuple(leaf for leaf in ids if leaf != TOMBSTONE)) for path, ids in paths)
     return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, leaves)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lancegpu_sql.errors import CommitConflict, StorageError
+from lancegpu_sql.errors import CommitConflict, StorageError, VersionNotFound
 from lancegpu_sql.tables import column_file
 from lancegpu_sql.tables.column_file import ColumnFile
 from lancegpu_sql.tables.engine import lance, lance_errors, pauses
@@ -55,8 +55,23 @@ def fits(
     )
 
 
+def commit(latest: Snapshot, operation: Any, properties: dict[str, str]) -> Snapshot:
+    """Commit an operation that was made for this very version, and return the version that it became."""
+    transaction = lance.Transaction(read_version=latest.version, operation=operation, transaction_properties=properties)
+    with lance_errors(latest.name):
+        return latest.at(lance.LanceDataset.commit(latest.uri, transaction))
+
+
+Commit = Callable[["Snapshot", Any, dict[str, str]], "Snapshot"]
+
+
 def publish(
-    snapshot: Snapshot, files: Sequence[ColumnFile], *, job_id: str, guard: Callable[[Fragment], bool]
+    snapshot: Snapshot,
+    files: Sequence[ColumnFile],
+    *,
+    job_id: str,
+    guard: Callable[[Fragment], bool],
+    commit: Commit = commit,
 ) -> Publication:
     """Make column files part of the latest version.
 
@@ -73,6 +88,8 @@ def publish(
         Noted in the commit.
     guard
         Says of a fragment of the latest version whether the values still belong there.
+    commit
+        Commits; to be replaced where replies are lost on purpose.
 
     Raises
     ------
@@ -86,7 +103,7 @@ def publish(
     lost: list[int] = []
     latest = snapshot.latest()
     while waiting:
-        latest, done, gone = _publish_some(latest, waiting, job_id, guard)
+        latest, done, gone = _publish_some(latest, waiting, job_id, guard, commit)
         published += [file.fragment_id for file in done]
         lost += [file.fragment_id for file in gone]
         settled = {file.fragment_id for file in (*done, *gone)}
@@ -95,26 +112,27 @@ def publish(
 
 
 def _publish_some(
-    latest: Snapshot, files: Sequence[ColumnFile], job_id: str, guard: Callable[[Fragment], bool]
+    latest: Snapshot, files: Sequence[ColumnFile], job_id: str, guard: Callable[[Fragment], bool], commit: Commit
 ) -> tuple[Snapshot, list[ColumnFile], list[ColumnFile]]:
     """Commit one operation's worth of files; return the version, the files published, and the files lost."""
     first_version = latest.version
     publication_id = uuid.uuid4().hex
+    properties = {JOB_PROPERTY: job_id, PUBLICATION_PROPERTY: publication_id}
     storage_errors = 0
     for pause_seconds in pauses():
         fitting, lost = _sort_out(latest, files, guard)
         if not fitting:
             return latest, [], lost
         operation, taken = _operation(latest, fitting)
+        committed: Snapshot | None = None
         try:
-            committed = _commit(latest, operation, job_id, publication_id)
+            committed = commit(latest, operation, properties)
         except CommitConflict:
-            committed = None
+            pass
         except StorageError:
             storage_errors += 1
             if storage_errors == _TRIES_AFTER_STORAGE_ERRORS:
                 raise
-            committed = None
         # The commit may have been made and only its reply lost: never commit twice.
         committed = committed or _found(latest.latest(), first_version, publication_id)
         if committed is None:
@@ -182,16 +200,6 @@ def _lance_data_file(file: ColumnFile) -> Any:
     )
 
 
-def _commit(latest: Snapshot, operation: Any, job_id: str, publication_id: str) -> Snapshot:
-    transaction = lance.Transaction(
-        read_version=latest.version,
-        operation=operation,
-        transaction_properties={JOB_PROPERTY: job_id, PUBLICATION_PROPERTY: publication_id},
-    )
-    with lance_errors(latest.name):
-        return latest.at(lance.LanceDataset.commit(latest.uri, transaction))
-
-
 def _withdrawn(committed: Snapshot) -> Snapshot:
     """Return the table without the version just committed, whose files are not in its folder.
 
@@ -206,8 +214,11 @@ def _withdrawn(committed: Snapshot) -> Snapshot:
 def _found(latest: Snapshot, since: int, publication_id: str) -> Snapshot | None:
     """Return the version that this publication made after `since`, if there is one."""
     for version in range(latest.version, since, -1):
-        with lance_errors(latest.name):
-            transaction = latest.dataset.read_transaction(version)
+        try:
+            with lance_errors(latest.name):
+                transaction = latest.dataset.read_transaction(version)
+        except VersionNotFound:  # cleaned up meanwhile, and all before it
+            return None
         if transaction is not None and transaction.transaction_properties.get(PUBLICATION_PROPERTY) == publication_id:
             return latest.checkout(version)
     return None

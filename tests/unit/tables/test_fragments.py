@@ -1,0 +1,68 @@
+"""What a fragment says of itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from lancegpu_sql.tables.column_file import ColumnFile
+from lancegpu_sql.tables.fragments import DataFileRef, Fragment, fragment_from
+from lancegpu_sql.tables.publishing import fits
+
+FRAGMENT = Fragment(
+    3, 10, 8, (DataFileRef("base", (0, 2)), DataFileRef("later", (5,))), leaves={0: (0,), 1: (1, 2, 5), 5: (5,)}
+)
+FILE = ColumnFile(3, "mine", 10, 99, ((7, pa.int64()),), (7,), (0,), (2, 2), frozenset({"base", "gone"}))
+TYPES = {7: pa.int64()}
+
+
+def test_a_field_is_found_in_its_file() -> None:
+    assert FRAGMENT.file_of(0) == "base"
+
+
+def test_a_field_without_data_has_no_file() -> None:
+    assert FRAGMENT.file_of(9) is None
+
+
+def test_a_nested_field_has_the_files_of_all_its_leaves() -> None:
+    assert FRAGMENT.file_of(1) == "base|later"
+
+
+@pytest.mark.parametrize(("leaves", "held"), [((0, 5), True), ((8, 9), False), ((0, 9), None)])
+def test_a_fragment_holds_all_some_or_none_of_the_fields(leaves: tuple[int, ...], held: bool | None) -> None:
+    assert FRAGMENT.holds(leaves) is held
+
+
+def test_fields_that_a_newer_file_took_over_are_not_listed() -> None:
+    old = SimpleNamespace(_path="old", fields=[0, -2])
+    metadata = SimpleNamespace(id=1, physical_rows=2, num_rows=2, files=[old])
+    assert fragment_from(metadata, {}).files == (DataFileRef("old", (0,)),)
+
+
+def test_a_file_fits_the_fragment_it_was_written_for() -> None:
+    assert fits(FILE, FRAGMENT, TYPES, lambda fragment: True)
+
+
+def test_a_file_does_not_fit_when_the_fragment_is_gone() -> None:
+    assert not fits(FILE, None, TYPES, lambda fragment: True)
+
+
+def test_a_file_does_not_fit_another_fragment_of_the_same_number() -> None:
+    stranger = Fragment(3, 10, 10, (DataFileRef("other", (0, 7)),))
+    assert not fits(FILE, stranger, TYPES, lambda fragment: True)
+
+
+def test_a_file_does_not_fit_another_count_of_rows() -> None:
+    shorter = Fragment(3, 9, 9, FRAGMENT.files)
+    assert not fits(FILE, shorter, TYPES, lambda fragment: True)
+
+
+@pytest.mark.parametrize("types", [{}, {7: pa.int32()}])
+def test_a_file_does_not_fit_a_dropped_or_retyped_column(types: dict[int, pa.DataType]) -> None:
+    assert not fits(FILE, FRAGMENT, types, lambda fragment: True)
+
+
+def test_a_guard_has_the_last_word() -> None:
+    assert not fits(FILE, FRAGMENT, TYPES, lambda fragment: False)

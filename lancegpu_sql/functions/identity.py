@@ -1,0 +1,79 @@
+"""What makes two definitions the same Function version.
+
+The digest is taken over what the code does and what it reaches, never over pickle bytes: those change with the order
+of a set, the folder of a file and the release of a library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lancegpu_sql.errors import InvalidFunction
+from lancegpu_sql.functions.arrow_types import format_type
+from lancegpu_sql.functions.content import Content
+from lancegpu_sql.functions.signature import Signature
+
+# Goes into every digest: a change of how it is taken must not look like a match.
+_FORM = "lancegpu function 1"
+
+
+def digest_of(
+    target: Callable[..., Any],
+    signature: Signature,
+    *,
+    env: Mapping[str, str] | None = None,
+    deterministic: bool = True,
+) -> str:
+    """Take the digest of a Function version.
+
+    Parameters
+    ----------
+    target
+        The undecorated function or class. Its code counts without file names and line numbers, with its defaults, the
+        values it closes over, and the functions, classes and constants of its own module that it reaches. What comes
+        from another module counts by its name.
+    signature
+        Its types count: the same code with other types gives other columns.
+    env, deterministic
+        As declared. Where it may run (`gpu_class`, `batch_size`, …) does not count.
+
+    Returns
+    -------
+    str
+        32 hexadecimal characters: BLAKE2b of 16 bytes.
+
+    Raises
+    ------
+    InvalidFunction
+        What it reaches is nested too deeply to be read.
+    """
+    content = Content(own_module=getattr(target, "__module__", None))
+    try:
+        content.add(target)
+    except RecursionError:
+        raise InvalidFunction(
+            f"{getattr(target, '__name__', target)!r} reaches values nested too deeply to tell its versions apart: "
+            "load them in the __init__ of a class instead."
+        ) from None
+    declared = {
+        "form": _FORM,
+        "python": python_version(),
+        "parameters": [[each.name, format_type(each.type), each.nullable] for each in signature.parameters],
+        "output": [format_type(signature.output_type), signature.output_nullable],
+        "calling": signature.calling,
+        "is_class": signature.is_class,
+        "env": dict(sorted((env or {}).items())),
+        "deterministic": deterministic,
+    }
+    digest = hashlib.blake2b(json.dumps(declared, sort_keys=True).encode(), digest_size=16)
+    digest.update(content.digest())
+    return digest.hexdigest()
+
+
+def python_version() -> str:
+    """Give this Python's minor version, such as `3.11`: code of one runs on no other."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

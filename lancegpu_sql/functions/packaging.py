@@ -1,0 +1,140 @@
+"""Packing a Function for its workers: by reference to a module with that module's source, or by value.
+
+Nothing is unpickled here; that happens in `loading`, on a worker.
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import threading
+import tokenize
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from lancegpu_sql.errors import InvalidFunction
+from lancegpu_sql.functions.code import code_form, nested_codes
+from lancegpu_sql.functions.decorator import Function
+from lancegpu_sql.functions.identity import python_version
+from lancegpu_sql.functions.payload import ModuleSource, Payload
+from lancegpu_sql.functions.signature import Signature
+
+# cloudpickle keeps one list, for the whole process, of modules to pickle by value.
+_pickling = threading.Lock()
+
+
+def pack(target: Callable[..., Any], signature: Signature, *, name: str | None = None) -> bytes:
+    """Pack a function or class.
+
+    Parameters
+    ----------
+    target
+        Undecorated. One that stands in an importable module, whose file still says what was imported, is packed as a
+        reference with the module's source; any other is pickled by value, with what it uses of its own module.
+    signature
+        Its own.
+    name
+        For messages; the target's own if left out.
+
+    Returns
+    -------
+    bytes
+        What `loading.load` takes.
+
+    Raises
+    ------
+    InvalidFunction
+        It holds something that cannot be sent to another process.
+    """
+    name = name or str(getattr(target, "__name__", "function"))
+    module = _module_source(target)
+    return Payload(
+        name=name,
+        python_version=python_version(),
+        calling=signature.calling,
+        is_class=signature.is_class,
+        by_keyword=tuple(each.name for each in signature.parameters if each.by_keyword),
+        input_schema=signature.input_schema,
+        output_field=pa.field("value", signature.output_type, signature.output_nullable),
+        search_path=tuple(dict.fromkeys(_search_path())),
+        module=module,
+        pickled=b"" if module is not None else _pickled(target, name),
+    ).to_bytes()
+
+
+def _module_source(target: Any) -> ModuleSource | None:
+    """Say where a target stands in a module that a worker can import as it is here, if it does."""
+    module = sys.modules.get(getattr(target, "__module__", None) or "")
+    qualname = getattr(target, "__qualname__", "")
+    if module is None or module.__name__ == "__main__" or getattr(module, "__spec__", None) is None:
+        return None
+    found: Any = module
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if found is not target and not (isinstance(found, Function) and found.target is target):
+        return None
+    path = getattr(module, "__file__", None)
+    if path is None or not path.endswith(".py"):
+        return ModuleSource(module.__name__, qualname, None, path, is_package=False) if path else None
+    source = _source_as_imported(module, path)
+    if source is None:
+        return None
+    return ModuleSource(module.__name__, qualname, source, str(Path(path).resolve()), hasattr(module, "__path__"))
+
+
+def _source_as_imported(module: ModuleType, path: str) -> str | None:
+    """Read a module's file; None if it does not say (any more) what the module's functions do."""
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+        written = {_form(code) for code in nested_codes(compile(source, path, "exec", dont_inherit=True))}
+    except (OSError, SyntaxError, ValueError):
+        return None
+    return source if all(_form(code) in written for code in _codes_of(module, path)) else None
+
+
+def _form(code: CodeType) -> str:
+    return repr((code.co_name, code_form(code, repr)))
+
+
+def _codes_of(module: ModuleType, path: str) -> Iterator[CodeType]:
+    for value in list(vars(module).values()):
+        target = value.target if isinstance(value, Function) else value
+        is_own_class = isinstance(target, type) and target.__module__ == module.__name__
+        for each in vars(target).values() if is_own_class else (target,):
+            if isinstance(each, FunctionType) and each.__code__.co_filename == path:
+                yield each.__code__
+
+
+def _search_path() -> Iterator[str]:
+    """Give the folders from which this process imports, beyond Python's own and those of installed packages."""
+    own = {Path(path).resolve() for path in sysconfig.get_paths().values()}
+    for entry in sys.path:
+        folder = Path(entry or ".").resolve()
+        inside = any(folder.is_relative_to(path) for path in own if path.name != "bin")
+        if folder.exists() and not inside:
+            yield str(folder)
+
+
+def _pickled(target: Any, name: str) -> bytes:
+    module = sys.modules.get(getattr(target, "__module__", None) or "")
+    by_value = module is not None and module.__name__ not in ("__main__", *sys.builtin_module_names)
+    with _pickling:
+        try:
+            if by_value:
+                cloudpickle.register_pickle_by_value(module)
+            return bytes(cloudpickle.dumps(target, protocol=5))
+        except Exception as problem:  # pickling runs the objects' own code
+            raise InvalidFunction(
+                f"{name} holds something that cannot be sent to a worker ({type(problem).__name__}: {problem}). "
+                "Make such things (connections, locks, open files, loaded models) in the __init__ of a class, which "
+                "runs on the worker, or import them from a module."
+            ) from problem
+        finally:
+            if by_value and module is not None and module.__name__ in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.unregister_pickle_by_value(module)

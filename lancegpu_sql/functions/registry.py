@@ -1,0 +1,340 @@
+"""Registering Functions in a catalog, and finding them there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, InitParameter, Parameter
+from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, GpuClassNotFound, InUse, InvalidFunction
+from lancegpu_sql.functions.arrow_types import format_type
+from lancegpu_sql.functions.binding import Bindable, Binding, bind
+from lancegpu_sql.functions.decorator import Function
+from lancegpu_sql.functions.identity import digest_of, python_version
+from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, FunctionOptions, check_placement, known_options
+from lancegpu_sql.functions.packaging import pack
+
+# What is said to people goes through logging: seen without any set-up, and silenced or kept by the usual means.
+_log = logging.getLogger("lancegpu_sql.functions")
+
+DEFAULT_GPU_CLASS = "default"
+"""The class of a GPU Function that names none."""
+
+GpuClassLimits = Mapping[str, int | None]
+"""GPU class name -> the most GPUs one worker of it may have; None where there is no limit."""
+
+
+@dataclass(frozen=True)
+class RegisteredFunction:
+    """A Function version of a catalog, which can be bound to columns like the one it was registered from.
+
+    Attributes
+    ----------
+    version
+        What the catalog says of it.
+    """
+
+    version: FunctionVersion
+
+    @property
+    def name(self) -> str:
+        """Its name in the catalog."""
+        return self.version.name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Binding:
+        """Bind it to columns, and values of its `__init__` parameters.
+
+        Raises
+        ------
+        InvalidBinding
+            An argument is missing, unknown, or a value where a column belongs. It does not run here: its code is
+            unpickled on workers only.
+        """
+        init_parameters = {each.name: each.required for each in self.version.init_parameters}
+        return bind(self, [each.name for each in self.version.parameters], init_parameters, args, kwargs)
+
+    def __repr__(self) -> str:
+        return f"<RegisteredFunction {self.name} version {self.version.version}>"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A Function version before the catalog has numbered it: what a live Function and a file's both come to."""
+
+    version: FunctionVersion
+    payload: bytes
+
+
+def define(function: Function) -> Definition:
+    """Take a Function's digest and pack it.
+
+    Raises
+    ------
+    InvalidFunction
+        It holds something that cannot be sent to a worker.
+    """
+    options, signature = function.options, function.signature
+    version = FunctionVersion(
+        name=function.name,
+        version=0,
+        digest=_digest(function),
+        parameters=tuple(
+            Parameter(name=each.name, type=format_type(each.type), nullable=each.nullable)
+            for each in signature.parameters
+        ),
+        output_type=format_type(signature.output_type),
+        output_nullable=signature.output_nullable,
+        calling=signature.calling,
+        is_class=signature.is_class,
+        init_parameters=tuple(
+            InitParameter(name=each.name, required=each.required, default=each.default)
+            for each in signature.init_parameters
+        ),
+        deterministic=options.deterministic,
+        env=dict(options.env),
+        python_version=python_version(),
+        created_at=datetime.now(UTC),
+        placement=FunctionPlacement(**options.placement()),
+    )
+    return Definition(version, pack(function.target, signature, name=function.name))
+
+
+def _digest(function: Function) -> str:
+    options = function.options
+    return digest_of(function.target, function.signature, env=options.env, deterministic=options.deterministic)
+
+
+def register(
+    catalog: Catalog,
+    gpu_classes: GpuClassLimits,
+    target: Function | Callable[..., Any],
+    name: str | None = None,
+    **options: Any,
+) -> FunctionVersion:
+    """Register a Function.
+
+    The same content again is the same version. If it says another placement than the catalog, the Function's placement
+    changes: an event keeps that, the log says it, and nothing is recomputed.
+
+    Parameters
+    ----------
+    catalog
+        Where.
+    gpu_classes
+        The classes there are.
+    target
+        A Function, or a callable to make one of.
+    name
+        Its name; the Function's own if left out.
+    **options
+        As of `@function`; they take the place of the Function's own.
+
+    Returns
+    -------
+    FunctionVersion
+        Numbered, with its present placement.
+
+    Raises
+    ------
+    InvalidFunction, InvalidName
+        The definition or an option makes no sense, or asks for more GPUs than the class gives one worker.
+    GpuClassNotFound
+        There is no such GPU class.
+    AlreadyExists
+        The name differs only by case from another Function's.
+    """
+    return register_definition(catalog, gpu_classes, define(as_function(target, name, **options)))
+
+
+def as_function(target: Function | Callable[..., Any], name: str | None = None, **options: Any) -> Function:
+    """Make a Function of a callable and options, or give a Function with some of its options changed.
+
+    Raises
+    ------
+    InvalidFunction, InvalidName
+        The callable or an option makes no sense.
+    """
+    if name is not None:
+        options["name"] = name
+    if isinstance(target, Function):
+        return target.changed(**options)
+    return Function(target, FunctionOptions(**known_options(options)))
+
+
+def register_definition(catalog: Catalog, gpu_classes: GpuClassLimits, definition: Definition) -> FunctionVersion:
+    """Register what `define` or `inspect_file` made; see `register`."""
+    wanted = definition.version
+    check_gpu_class(gpu_classes, wanted.name, wanted.placement)
+    latest = _latest(catalog, wanted.name)
+    if latest is not None and latest.name != wanted.name:
+        raise AlreadyExists(
+            f"There is a Function {latest.name!r}, and names differ by more than case: write name={latest.name!r} for "
+            f"a new version of it, or choose another name.",
+            name=latest.name,
+        )
+    known = catalog.find_function(wanted.name, wanted.digest)
+    version = known or catalog.add_function(wanted, definition.payload)
+    if known is None:
+        catalog.add_event(
+            f"function {version.name}", "registered", f"{version.name} version {version.version} was registered."
+        )
+    if latest is not None and latest.placement != wanted.placement:
+        _place(catalog, latest, wanted.placement)
+    return catalog.function(version.name, version.version)
+
+
+def registered_version(
+    catalog: Catalog, gpu_classes: GpuClassLimits, function: Bindable | FunctionVersion
+) -> FunctionVersion:
+    """Give the version that a Binding's Function is, registering it if the catalog does not know it.
+
+    A Function that is registered keeps the placement it has: to bind it is not to move it.
+
+    Raises
+    ------
+    FunctionNotFound
+        It was registered in another catalog, or has been dropped since.
+    """
+    if isinstance(function, (RegisteredFunction, FunctionVersion)):
+        version = function.version if isinstance(function, RegisteredFunction) else function
+        known = catalog.function(version.name, version.version)
+        if known.digest != version.digest:
+            raise FunctionNotFound(
+                f"{version.name} version {version.version} of this database is another Function: this one comes from "
+                "another database. Get it from this one with db.get_function(...), or register it here.",
+                name=version.name,
+            )
+        return known
+    if not isinstance(function, Function):
+        raise InvalidFunction(f"{function!r} is no Function: decorate it with @function, or use db.get_function(...).")
+    known_version = catalog.find_function(function.name, _digest(function))
+    return known_version or register(catalog, gpu_classes, function)
+
+
+def alter_function(catalog: Catalog, gpu_classes: GpuClassLimits, name: str, **placement: Any) -> FunctionVersion:
+    """Change where and how a Function runs, by name; nothing is recomputed.
+
+    Parameters
+    ----------
+    **placement
+        Any of `gpu, gpu_class, gpus, cpus, concurrency, batch_size`.
+
+    Raises
+    ------
+    FunctionNotFound, GpuClassNotFound
+        There is none of that name.
+    InvalidFunction
+        The option is none of the placement, or makes no sense.
+    """
+    known_options(placement, PLACEMENT_OPTIONS)
+    latest = catalog.function(name)
+    changed = {**latest.placement.model_dump(), **placement}
+    check_placement(changed)
+    wanted = FunctionPlacement(**changed)
+    check_gpu_class(gpu_classes, latest.name, wanted)
+    if wanted != latest.placement:
+        _place(catalog, latest, wanted)
+    return catalog.function(latest.name)
+
+
+def _place(catalog: Catalog, latest: FunctionVersion, wanted: FunctionPlacement) -> None:
+    before, after = latest.placement.model_dump(), wanted.model_dump()
+    changes = {name: [before[name], after[name]] for name in after if before[name] != after[name]}
+    said = ", ".join(f"{name} from {old!r} to {new!r}" for name, (old, new) in changes.items())
+    message = f"The placement of {latest.name} changes: {said}. Its values stay as they are; nothing is recomputed."
+    catalog.set_function_placement(latest.name, wanted)
+    catalog.add_event(f"function {latest.name}", "placement_changed", message, changes)
+    _log.warning(message)
+
+
+def check_gpu_class(gpu_classes: GpuClassLimits, name: str, placement: FunctionPlacement) -> None:
+    """Refuse a placement on a class that there is not, or with more GPUs than it gives one worker.
+
+    Raises
+    ------
+    GpuClassNotFound, InvalidFunction
+        With the classes there are, or the limit.
+    """
+    if not placement.gpu:
+        return
+    wanted = placement.gpu_class or DEFAULT_GPU_CLASS
+    if wanted not in gpu_classes:
+        there_are = f"There are {', '.join(sorted(gpu_classes))}." if gpu_classes else "There are none yet."
+        if placement.gpu_class is None:
+            message = f"{name} names no gpu_class, and there is no class {DEFAULT_GPU_CLASS!r} for such Functions."
+        else:
+            message = f"{name} asks for the GPU class {wanted!r}, which there is not."
+        raise GpuClassNotFound(
+            f"{message} {there_are} Write gpu_class=... with one of them, or have an operator add it to the file of "
+            "GPU classes.",
+            gpu_class=wanted,
+        )
+    limit = gpu_classes[wanted]
+    if limit is not None and placement.gpus > limit:
+        raise InvalidFunction(
+            f"{name} asks for gpus={placement.gpus}, but a worker of the GPU class {wanted!r} has {limit} at most: "
+            f"write gpus={limit} or fewer.",
+            gpu_class=wanted,
+            limit=limit,
+        )
+
+
+def get_function(catalog: Catalog, name: str, version: int | None = None) -> RegisteredFunction:
+    """Give a Function by name, its latest version unless another is asked for, ready to be bound.
+
+    Raises
+    ------
+    FunctionNotFound
+        There is none.
+    """
+    return RegisteredFunction(catalog.function(name, version))
+
+
+def list_functions(catalog: Catalog) -> list[FunctionVersion]:
+    """Give the latest version of every Function, by name."""
+    return sorted(catalog.functions(), key=lambda each: each.name.lower())
+
+
+def drop_function(
+    catalog: Catalog,
+    name: str,
+    version: int | None = None,
+    *,
+    users: Callable[[str, int | None], Sequence[str]],
+) -> None:
+    """Drop a Function, or one version of it.
+
+    Parameters
+    ----------
+    users
+        Given its name and version (None: any), names the columns that use it, such as `reviews.score`.
+
+    Raises
+    ------
+    FunctionNotFound
+        There is none.
+    InUse
+        A column uses it; `users` names them.
+    """
+    found = catalog.function(name, version)
+    using = list(users(found.name, version))
+    if using:
+        which = found.name if version is None else f"{found.name} version {version}"
+        raise InUse(
+            f"{which} is used by {', '.join(using)}: drop these columns, or point them to another Function with "
+            "alter_column, first.",
+            users=using,
+        )
+    catalog.drop_function(found.name, version)
+    catalog.add_event(f"function {found.name}", "dropped", f"{found.name} was dropped.", {"version": version})
+
+
+def _latest(catalog: Catalog, name: str) -> FunctionVersion | None:
+    try:
+        return catalog.function(name)
+    except FunctionNotFound:
+        return None

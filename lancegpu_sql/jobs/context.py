@@ -41,7 +41,7 @@ class JobContext:
         self._pace = Pace()
         self._phase_since = time.monotonic()
         self._phases: dict[str, float] = {}
-        self._workers: dict[str, dict[str, float]] = {}
+        self._spent: dict[str, Any] = {}
 
     def waiting(self, waiting_on: WaitingOn) -> None:
         """Say for what the job waits; saying the same again is no news."""
@@ -124,10 +124,15 @@ class JobContext:
         if refused is not None:
             self.event("log_lost", f"The job's log cannot be written ({refused}); later lines of it are left out.")
 
-    def timings(self, worker: str, **seconds: float) -> None:
-        """Say how one worker spent its time so far, e.g. ``starting_seconds=…, computing_seconds=…``."""
+    def timings(self, timings: Mapping[str, Any]) -> None:
+        """Say how time was spent so far, e.g. ``{"workers": {NAME: {"computing_seconds": …}}}``.
+
+        A key replaces what it said before; ``phases`` is this context's own.
+        """
         with self._journal.changed:
-            self._workers[worker] = {**self._workers.get(worker, {}), **seconds}
+            if self._closed:
+                return
+            self._spent |= json_safe(timings)
             self._journal.put(timings=self._timings())
 
     def check_cancelled(self) -> None:
@@ -158,8 +163,4 @@ class JobContext:
 
     def _timings(self) -> dict[str, Any]:
         phases = {phase: round(seconds, 3) for phase, seconds in self._phases.items()}
-        workers = {
-            worker: {name: round(value, 3) for name, value in seconds.items()}
-            for worker, seconds in self._workers.items()
-        }
-        return {"phases": phases, "workers": workers}
+        return self._spent | {"phases": phases}

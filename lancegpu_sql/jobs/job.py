@@ -74,7 +74,7 @@ def transition(state: JobState, event: JobEvent, history: Sequence[JobEvent] = (
     possible = ", ".join(allowed) or "nothing: its story is over"
     story = f" So far: {' → '.join(history)}." if history else ""
     raise InvalidTransition(
-        f"A job that is {state} cannot be told {event!r}; possible is {possible}.{story}",
+        f"A job that is {state} cannot be told '{event}'; possible is {possible}.{story}",
         state=state,
         event=event,
         history=tuple(history),

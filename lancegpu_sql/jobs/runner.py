@@ -7,6 +7,7 @@ import functools
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from lancegpu_sql.jobs.job import JobEvent, states_before, transition
 from lancegpu_sql.jobs.journal import Journal
 from lancegpu_sql.jobs.log import JobLog, log_path
 from lancegpu_sql.jobs.running import RunningJob
+from lancegpu_sql.jobs.words import title
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
@@ -115,11 +117,12 @@ class JobRunner:
         if self._pid != os.getpid():
             return  # a forked child: the threads are its parent's
         self._closing.set()
+        deadline = time.monotonic() + timeout_seconds
         jobs = self.running()
         for job in jobs:
             job.interrupt()
         for job in jobs:
-            if not job.ended(timeout_seconds):
+            if not job.ended(max(deadline - time.monotonic(), 0.0)):
                 _log.warning("Job %s did not stop within %s s; it is left behind.", job.id, timeout_seconds)
         watcher = self._watcher
         if watcher is not None:
@@ -219,5 +222,15 @@ def _conclude(
 
 def _close_at_exit(reference: weakref.ref[JobRunner]) -> None:
     runner = reference()
-    if runner is not None:
-        runner.close()
+    if runner is None:
+        return
+    jobs = runner.running()
+    runner.close()
+    for job in jobs:
+        if job.record.state is JobState.QUEUED:
+            _log.warning(
+                "Job %s (%s) had not ended when the program did. What it finished is kept: resume it, or let the program "
+                "wait for it with job.wait().",
+                job.id,
+                title(job.record),
+            )

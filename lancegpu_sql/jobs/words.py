@@ -26,7 +26,7 @@ def line(record: JobRecord, now: datetime) -> str:
     head = f"{title(record)}: {phase(record)}"
     if record.waiting_on is not None:
         since = duration((now - record.waiting_on.since).total_seconds())
-        return f"{head} since {since}: {record.waiting_on.message}"
+        return f"{head} ({since}): {record.waiting_on.message}"
     if record.progress is None or record.progress.rows_planned is None:
         return head
     return ", ".join([f"{head} {rows(record.progress)}", *_pace(record.progress)])

@@ -23,10 +23,15 @@ import pyarrow.ipc
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.refresh.digest import DIGEST_TYPE, Lanes, from_array, same
 
+# Names that no column of a user's can have (see `tables`).
+ADDRESS = "_lancegpu_address"
+ROW_ID = "_lancegpu_row_id"
+DIGEST = "_lancegpu_digest"
+
 KEY_FIELDS = (
-    pa.field("address", pa.uint64(), nullable=False),
-    pa.field("row_id", pa.uint64(), nullable=False),
-    pa.field("digest", DIGEST_TYPE, nullable=False),
+    pa.field(ADDRESS, pa.uint64(), nullable=False),
+    pa.field(ROW_ID, pa.uint64(), nullable=False),
+    pa.field(DIGEST, DIGEST_TYPE, nullable=False),
 )
 """What identifies a computed row: where it stands, which row it is, what it was computed from."""
 
@@ -69,7 +74,7 @@ class PartWriter:
         """Append rows; raises `StorageError` where the disk is full."""
         if batch.num_rows == 0:
             return
-        row_ids = batch.column("row_id").to_numpy()
+        row_ids = batch.column(ROW_ID).to_numpy()
         self._least = min(self._least, int(row_ids.min()))
         self._greatest = max(self._greatest, int(row_ids.max()))
         self._rows += batch.num_rows
@@ -174,11 +179,11 @@ class _PartKeys:
 
     def __init__(self, part: Part, schema: pa.Schema) -> None:
         self._part = part
-        self._value_names = [name for name in schema.names if name not in {field.name for field in KEY_FIELDS}]
+        self._value_names = schema.names[len(KEY_FIELDS) :]
         ids, digests = [], []
         for batch in read_part(part):
-            ids.append(batch.column("row_id").to_numpy())
-            digests.append(from_array(batch.column("digest"))[0])
+            ids.append(batch.column(ROW_ID).to_numpy())
+            digests.append(from_array(batch.column(DIGEST))[0])
         unsorted = np.concatenate(ids)
         self._order = np.argsort(unsorted, kind="stable")
         self._row_ids = unsorted[self._order]

@@ -39,9 +39,12 @@ _FAILED_BIT = np.uint64(1)
 _DIGEST_MASK = ~_FAILED_BIT
 
 
-def binding_key(function_digest: str, parameter_types: Mapping[str, str], bound: Mapping[str, Any]) -> bytes:
-    """Return 16 bytes that stand for everything a value depends on besides its row's inputs."""
-    text = json.dumps([function_digest, sorted(parameter_types.items()), bound], sort_keys=True, ensure_ascii=True)
+def binding_key(function_digest: str, bound: Mapping[str, Any]) -> bytes:
+    """Return 16 bytes that stand for everything a value depends on besides its row's inputs.
+
+    A Function's digest covers its code and its types; `bound` holds the JSON values of its class's ``__init__``.
+    """
+    text = json.dumps([function_digest, bound], sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=16, person=b"lancegpu-binding").digest()
 
 

@@ -1,0 +1,126 @@
+"""What a table's handle does to columns: declare, alter, drop, tell their state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.database.functions import registered
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.functions.binding import Binding
+from lancegpu_sql.functions.decorator import Function
+from lancegpu_sql.functions.registry import RegisteredFunction
+from lancegpu_sql.refresh.current import count_rows
+from lancegpu_sql.refresh.declaration import declare_one, declare_spread, repointed
+from lancegpu_sql.refresh.need import check_options
+from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.target import Target, find_target
+from lancegpu_sql.sql.literals import literal_of
+from lancegpu_sql.tables.reshaping import add_sql_columns, rename_column, retype_column
+from lancegpu_sql.tables.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class ColumnStatus:
+    """A computed column's Function version, and its rows by state; every row is in exactly one."""
+
+    column: str
+    function: str
+    version: int
+    fresh_rows: int
+    stale_rows: int
+    failed_rows: int
+    never_computed_rows: int
+
+
+def columns_status(services: Services, snapshot: Snapshot) -> list[ColumnStatus]:
+    """Return the state of each computed column."""
+    found = []
+    for column in snapshot.computed:
+        counts = count_rows(snapshot, find_target(snapshot, column.column), services.catalog)
+        found.append(
+            ColumnStatus(
+                column=column.column,
+                function=column.function,
+                version=column.version,
+                fresh_rows=counts.fresh,
+                stale_rows=counts.stale,
+                failed_rows=counts.failed,
+                never_computed_rows=counts.never,
+            )
+        )
+    return found
+
+
+def add_columns(services: Services, snapshot: Snapshot, added: Any) -> None:
+    """Declare bindings, fill SQL expressions, add Arrow fields empty; nothing is done if one of them is wrong."""
+    if isinstance(added, Binding):
+        function = registered(services, added.function)
+        columns, proof = declare_spread(snapshot, function, added.arguments, added.bound, added.columns)
+        snapshot.declare(columns, proof)
+        return
+    if isinstance(added, pa.Field | pa.Schema) or (isinstance(added, Sequence) and not isinstance(added, str)):
+        add_empty_columns(snapshot, [added] if isinstance(added, pa.Field) else list(added))
+        return
+    if not isinstance(added, Mapping):
+        raise InvalidInput(
+            f"add_columns() takes a mapping of names to bindings or SQL expressions, a binding alone, "
+            f"or Arrow fields, not {type(added).__name__}"
+        )
+    bindings = {name: value for name, value in added.items() if isinstance(value, Binding)}
+    expressions = {name: value for name, value in added.items() if isinstance(value, str)}
+    for name, value in added.items():
+        if name not in bindings and name not in expressions:
+            raise InvalidInput(
+                f"column {name!r} is given as {type(value).__name__}; write a binding such as f(x=col(\"text\")), "
+                "or an SQL expression as a string"
+            )
+    declared = [
+        declare_one(snapshot, name, registered(services, binding.function), binding.arguments, binding.bound)
+        for name, binding in bindings.items()
+    ]
+    if expressions:
+        add_sql_columns(snapshot, expressions)
+    for columns, proof in declared:
+        snapshot.declare(columns, proof)
+
+
+def alter_column(
+    services: Services,
+    snapshot: Snapshot,
+    name: str,
+    *,
+    function: Function | RegisteredFunction | FunctionVersion | None,
+    rename: str | None,
+    type: pa.DataType | None,
+) -> None:
+    """Point a computed column elsewhere, rename a column, or give it another type."""
+    if function is None and rename is None and type is None:
+        raise InvalidInput(f"alter_column({name!r}): say what to alter: function=, rename= or type=")
+    if function is not None:
+        target = find_target(snapshot, name)
+        snapshot.repoint(repointed(snapshot, target.columns, registered(services, function)))
+    if type is not None:
+        snapshot = retype_column(snapshot, name, type)
+    if rename is not None:
+        rename_column(snapshot, name, rename)
+
+
+def check_refresh(services: Services, snapshot: Snapshot, target: Target, options: RefreshOptions) -> None:
+    """Refuse a refresh that could not run, before it becomes a job."""
+    declared = target.declaration
+    check_options(services.catalog.function(declared.function, declared.version), options)
+
+
+def update_expressions(values: Mapping[str, Any] | None, values_sql: Mapping[str, str] | None) -> dict[str, str]:
+    """Return what to set as SQL expressions."""
+    if (values is None) == (values_sql is None):
+        raise InvalidInput("update() takes either values={column: value} or values_sql={column: expression}")
+    if values_sql is not None:
+        return dict(values_sql)
+    return {name: literal_of(value) for name, value in (values or {}).items()}

@@ -1,0 +1,113 @@
+"""Opens a database: its tables, its catalog, a place for its workers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.database.database import Database
+from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
+from lancegpu_sql.database.services import PRIVATE_FOLDER, Services
+from lancegpu_sql.errors import InvalidInput, StorageError
+from lancegpu_sql.jobs.housekeeping import prune, settle_dead
+from lancegpu_sql.jobs.runner import JobRunner
+from lancegpu_sql.placement.interface import Placement
+from lancegpu_sql.placement.local import LocalPlacement
+from lancegpu_sql.settings import Settings
+from lancegpu_sql.tables.store import TableStore
+from lancegpu_sql.workers import WorkerPool
+
+
+def connect(
+    uri: str | os.PathLike[str],
+    *,
+    gpu_classes: str | os.PathLike[str] | None = None,
+    placement: Placement | None = None,
+    settings: Settings | None = None,
+    **overrides: Any,
+) -> Database:
+    """Open a database, or make one.
+
+    Parameters
+    ----------
+    uri
+        A local folder. It stays an ordinary LanceDB directory: `lancedb` and `lance` open its tables.
+    gpu_classes
+        An operator's YAML file of GPU classes. A database without any takes them over; one that has the same is left
+        as it is; one that has others refuses. Also read from ``LANCEGPU_GPU_CLASSES``.
+    placement
+        Where workers run; this machine if left out.
+    settings
+        Every knob; read from ``LANCEGPU_…`` environment variables if left out.
+    **overrides
+        Single settings, such as ``worker_idle_seconds=5``.
+
+    Raises
+    ------
+    InvalidInput
+        The uri is no local folder, or a setting is unknown or does not suit.
+    InvalidGpuClass, GpuClassesDiffer
+        The file is wrong, or says something else than the database; `lancegpu classes apply` changes what it says.
+    StorageError, CatalogError
+        The folder or the catalog cannot be used.
+    """
+    folder = _local_folder(uri)
+    chosen = _settings(settings, gpu_classes, overrides)
+    private = folder / PRIVATE_FOLDER
+    _make_private(private)
+    catalog = Catalog.open(
+        chosen.catalog or private / "catalog.sqlite", busy_timeout_seconds=chosen.catalog_busy_timeout_seconds
+    )
+    try:
+        if chosen.gpu_classes is not None:
+            adopt_gpu_classes(catalog, chosen.gpu_classes)
+        settle_dead(catalog)
+        prune(catalog, private, chosen.job_retention_days)
+    except BaseException:
+        catalog.close()
+        raise
+    place = placement or LocalPlacement(runtime_folder=chosen.runtime_folder)
+    return Database(
+        Services(
+            folder=private,
+            tables=TableStore(folder),
+            catalog=catalog,
+            placement=place,
+            owns_placement=placement is None,
+            pool=WorkerPool(place, worker_idle_seconds=chosen.worker_idle_seconds),
+            runner=JobRunner(catalog, private, log_limit_bytes=chosen.job_log_bytes),
+            settings=chosen,
+        )
+    )
+
+
+def _settings(
+    settings: Settings | None, gpu_classes: str | os.PathLike[str] | None, overrides: dict[str, Any]
+) -> Settings:
+    if gpu_classes is not None:
+        overrides["gpu_classes"] = Path(gpu_classes)
+    if settings is None:
+        return Settings.load(**overrides)
+    return Settings.load({}, **settings.model_dump(exclude_unset=True), **overrides) if overrides else settings
+
+
+def _local_folder(uri: str | os.PathLike[str]) -> Path:
+    text = os.fspath(uri)
+    if "://" in text:
+        raise InvalidInput(f"{text!r} is no local folder; this release opens databases in local folders only", uri=text)
+    if not text:
+        raise InvalidInput("connect() takes the folder of a database, not an empty string", uri=text)
+    return Path(text).expanduser().absolute()
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as exc:
+        raise StorageError(
+            f"the database's folder {folder} cannot be used: {exc.strerror}. It must be a folder that you may write to",
+            path=str(folder),
+        ) from exc

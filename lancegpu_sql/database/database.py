@@ -1,0 +1,277 @@
+"""A database, as a user holds it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, JobState
+from lancegpu_sql.database import functions, gpu_classes
+from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.jobs import followed, function_job, resume, show
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.table import Table
+from lancegpu_sql.functions import registry
+from lancegpu_sql.functions.decorator import Function
+from lancegpu_sql.functions.registry import RegisteredFunction
+from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.tables.sources import reader_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lancegpu_sql.query.result import QueryResult
+    from lancegpu_sql.query.session import QuerySession
+
+CreateMode = Literal["create", "overwrite", "exist_ok", "append"]
+
+
+class Database:
+    """An open database; made by `lancegpu_sql.connect`. A context manager: closing it ends its workers.
+
+    Its handles may be used from any thread.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._session: QuerySession | None = None
+
+    def __repr__(self) -> str:
+        return f"<database {self.uri}>"
+
+    @property
+    def uri(self) -> str:
+        """The folder of the tables."""
+        return self._services.tables.uri
+
+    # Tables
+
+    def create_table(
+        self, name: str, data: Any = None, mode: CreateMode = "create", *, schema: pa.Schema | None = None
+    ) -> Table:
+        """Create a table with stable row ids and fill it.
+
+        Parameters
+        ----------
+        name
+            Letters, digits, ``_``, ``-`` and ``.``.
+        data
+            An Arrow table, record batch, reader or dataset, a pandas or polars DataFrame, a list of dicts, or the path
+            of a Parquet file or folder. None makes an empty table of `schema`.
+        mode
+            What to do if there is one: ``create`` refuses, ``overwrite`` replaces it, ``exist_ok`` leaves it,
+            ``append`` adds to it.
+        schema
+            Names and types to read lists and dicts by.
+
+        Raises
+        ------
+        AlreadyExists, InvalidName, InvalidData, StorageError
+        """
+        rows = [] if data is None and schema is not None else data
+        self._services.tables.create(name, reader_of(rows, schema), mode)
+        return Table(self._services, name)
+
+    def open_table(self, name: str) -> Table:
+        """Return a handle to a table.
+
+        Raises
+        ------
+        TableNotFound
+        """
+        self._services.tables.open(name)
+        return Table(self._services, name)
+
+    def table_names(self) -> list[str]:
+        """Return the names of the tables, sorted."""
+        return self._services.tables.names()
+
+    def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
+        """Remove a table with all its versions.
+
+        Raises
+        ------
+        TableNotFound
+            Unless `missing_ok`.
+        """
+        self._services.tables.drop(name, missing_ok=missing_ok)
+
+    def convert_table(self, name: str) -> Table:
+        """Rewrite a table that LanceDB made into one with stable row ids; earlier versions and indexes do not stay.
+
+        Raises
+        ------
+        TableNotFound
+        CommitConflict
+            It was changed meanwhile; nothing was done.
+        """
+        self._services.tables.convert(name)
+        return Table(self._services, name)
+
+    # Functions
+
+    def create_function(
+        self, function: Function | Callable[..., Any], name: str | None = None, **options: Any
+    ) -> FunctionVersion:
+        """Register a Function, or a new version of one.
+
+        The same content registered again is the same version; other placement options then change where it runs, and
+        nothing is computed anew.
+
+        Parameters
+        ----------
+        function
+            A decorated Function, or a plain function or class.
+        name
+            Its name in SQL; the callable's own if left out.
+        **options
+            As of `@function`; they win over the decorator's.
+
+        Raises
+        ------
+        InvalidFunction, InvalidName
+            What is wrong and what to write instead.
+        GpuClassNotFound
+            The database has no such GPU class, or none named ``default`` where none was given.
+        """
+        return functions.registration(self._services, function, name, options)[1]()
+
+    def create_function_async(
+        self, function: Function | Callable[..., Any], name: str | None = None, **options: Any
+    ) -> JobHandle[FunctionVersion]:
+        """Register a Function in the background; see `create_function`."""
+        named, work = functions.registration(self._services, function, name, options)
+        return function_job(self._services, named, work)
+
+    def get_function(self, name: str, version: int | None = None) -> RegisteredFunction:
+        """Return a registered Function, to be bound to columns: its latest version, or the one asked for.
+
+        Raises
+        ------
+        FunctionNotFound
+        """
+        return registry.get_function(self._services.catalog, name, version)
+
+    def list_functions(self) -> list[FunctionVersion]:
+        """Return the latest version of each Function, by name."""
+        return registry.list_functions(self._services.catalog)
+
+    def alter_function(self, name: str, **placement: Any) -> FunctionVersion:
+        """Change where a Function runs: ``gpu_class``, ``gpus``, ``cpus``, ``batch_size``, ``concurrency``.
+
+        No new version is made and nothing is computed anew.
+
+        Raises
+        ------
+        FunctionNotFound, InvalidFunction, GpuClassNotFound
+        """
+        return functions.alter_function(self._services, name, placement)
+
+    def drop_function(self, name: str, version: int | None = None) -> None:
+        """Forget a Function, or one version of it.
+
+        Raises
+        ------
+        FunctionNotFound
+        InUse
+            A column is computed by it; `users` names it.
+        """
+        functions.drop_function(self._services, name, version)
+
+    # GPU classes
+
+    def list_gpu_classes(self) -> list[gpu_classes.GpuClassInfo]:
+        """Return the GPU classes that Functions may ask for: what they are, never what is free of them."""
+        return gpu_classes.gpu_class_infos(self._services.catalog)
+
+    def apply_gpu_classes(self, path: str | os.PathLike[str], *, dry_run: bool = False) -> tuple[str, ...]:
+        """Make the database's GPU classes those of an operator's file; return what that changes, a line each.
+
+        Raises
+        ------
+        InvalidGpuClass
+            The file is wrong; nothing was changed.
+        """
+        return gpu_classes.apply_gpu_classes(self._services.catalog, path, dry_run=dry_run)
+
+    # Queries
+
+    def sql(self, text: str) -> QueryResult:
+        """Run a query of DuckDB's SQL over the tables, each at its latest version.
+
+        Raises
+        ------
+        InvalidQuery
+            It does not parse, bind or run; or it would write.
+        """
+        if self._session is None:
+            # DuckDB is loaded by the first query.
+            from lancegpu_sql.query.session import QuerySession
+
+            tables = self._services.tables
+            self._session = QuerySession(
+                lambda name: tables.open(name) if tables.exists(name) else None, tables.names
+            )
+        return self._session.sql(text)
+
+    # Jobs
+
+    def list_jobs(
+        self, table: str | None = None, states: list[JobState | str] | None = None, limit: int | None = None
+    ) -> list[JobRecord]:
+        """Return what is known of the jobs, newest first; those whose process died are seen as such."""
+        settle_dead(self._services.catalog)
+        wanted = None if states is None else [JobState(state) for state in states]
+        return self._services.catalog.jobs(table=table, states=wanted, limit=limit)
+
+    def get_job(self, job_id: str) -> JobHandle[Any]:
+        """Return a handle to a job, whichever process runs it.
+
+        Raises
+        ------
+        JobNotFound
+        """
+        return followed(self._services, job_id)
+
+    open_job = get_job
+
+    def cancel_job(self, job_id: str) -> None:
+        """Ask a job to stop, whichever process runs it; what it finished is kept.
+
+        Raises
+        ------
+        JobNotFound
+        """
+        self.get_job(job_id).cancel()
+
+    def resume_job(self, job_id: str) -> Any:
+        """Go on with a job that was interrupted, cancelled or failed, from its checkpoints; show its progress.
+
+        Returns
+        -------
+        RefreshResult
+            Of a refresh.
+
+        Raises
+        ------
+        JobNotFound
+        Conflict
+            It runs, or it has finished.
+        """
+        return show(self._services, resume(self._services, job_id))
+
+    # Life
+
+    def close(self) -> None:
+        """Stop this process's jobs (they can be resumed), end its workers, close the catalog."""
+        if self._session is not None:
+            self._session.close()
+        self._services.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,100 @@
+"""Work of a database as jobs: started, shown while it runs, resumed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, JobState
+from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import Conflict
+from lancegpu_sql.jobs.context import JobContext
+from lancegpu_sql.jobs.display import watch
+from lancegpu_sql.jobs.following import FollowedJob
+from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.refresh.column import refresh_column
+from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
+
+REFRESH_COLUMN = "refresh_column"
+CREATE_FUNCTION = "create_function"
+
+_CANCEL_SECONDS = 30.0
+
+Result = TypeVar("Result")
+
+
+def refresh_job(services: Services, table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobHandle[Any]:
+    """Start a refresh in this process; one like it whose process died is gone on with instead."""
+    request = options.model_dump(mode="json", exclude_defaults=True)
+    settle_dead(services.catalog)
+    for left in reversed(services.catalog.jobs(table=table, states=[JobState.QUEUED])):
+        if left.kind == REFRESH_COLUMN and left.columns == columns and left.request == request and left.owner is None:
+            try:
+                return _start_refresh(services, left, options)
+            except Conflict:
+                continue  # another process took it
+    record = JobRecord.new(REFRESH_COLUMN, table=table, columns=columns, request=request)
+    return _start_refresh(services, record, options)
+
+
+def function_job(
+    services: Services, name: str, work: Callable[[], FunctionVersion]
+) -> JobHandle[FunctionVersion]:
+    """Start the registration of a Function in this process."""
+    record = JobRecord.new(CREATE_FUNCTION, request={"function": name})
+    job = services.runner.start(record, lambda context: work().model_dump(mode="json"))
+    return JobHandle(job, services.catalog, services.folder, FunctionVersion.model_validate)
+
+
+def followed(services: Services, job_id: str) -> JobHandle[Any]:
+    """Return a handle to any job of the database."""
+    record = services.catalog.job(job_id)
+    job = services.runner.find(job_id) or FollowedJob(services.catalog, job_id)
+    return JobHandle(job, services.catalog, services.folder, _reader(record.kind))
+
+
+def resume(services: Services, job_id: str) -> JobHandle[Any]:
+    """Run a job here that no process runs."""
+    record = services.catalog.job(job_id)
+    if record.kind != REFRESH_COLUMN or record.table is None:
+        raise Conflict(
+            f"job {job_id} is a {record.kind}; its Function lived in the process that started it. Call it again there",
+            job_id=job_id,
+        )
+    return _start_refresh(services, record, RefreshOptions.of(**record.request))
+
+
+def show(services: Services, handle: JobHandle[Result]) -> Result:
+    """Wait for a job of this process, showing its progress; Ctrl-C cancels it and says how to go on."""
+    try:
+        watch(handle, style=services.settings.progress)
+        return handle.wait()
+    except KeyboardInterrupt:
+        handle.cancel()
+        handle.ended(_CANCEL_SECONDS)
+        print(
+            f"\nCancelled; what was finished is kept. Go on with db.resume_job({handle.id!r}), "
+            f"or: lancegpu jobs resume {handle.id}",
+            file=sys.stderr,
+        )
+        raise
+
+
+def _start_refresh(services: Services, record: JobRecord, options: RefreshOptions) -> JobHandle[Any]:
+    table, column = str(record.table), record.columns[0]
+
+    def work(context: JobContext) -> dict[str, Any]:
+        result = refresh_column(services.refresh_resources(), table, column, options, context)
+        return result.model_dump(mode="json")
+
+    job = services.runner.start(record, work)
+    return JobHandle(job, services.catalog, services.folder, _reader(REFRESH_COLUMN))
+
+
+def _reader(kind: str) -> Callable[[dict[str, Any]], Any]:
+    return {
+        REFRESH_COLUMN: RefreshResult.model_validate,
+        CREATE_FUNCTION: FunctionVersion.model_validate,
+    }.get(kind, lambda result: result)

@@ -1,0 +1,298 @@
+"""A table, as a user holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from lancegpu_sql.database import columns, jobs
+from lancegpu_sql.database.columns import ColumnStatus
+from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import Conflict
+from lancegpu_sql.functions.binding import Binding
+from lancegpu_sql.functions.decorator import Function
+from lancegpu_sql.functions.registry import RegisteredFunction
+from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
+from lancegpu_sql.refresh.target import find_target
+from lancegpu_sql.tables import changes, reshaping, upkeep
+from lancegpu_sql.tables.changes import Change, MergeRules
+from lancegpu_sql.tables.snapshot import Snapshot
+from lancegpu_sql.tables.sources import reader_of
+from lancegpu_sql.tables.upkeep import Upkeep, VersionRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+class Table:
+    """A table of a database; made by `Database.create_table` and `Database.open_table`.
+
+    It always shows the latest version, unless `checkout` pinned one: then it shows that, and refuses to write.
+    """
+
+    def __init__(self, services: Services, name: str, version: int | None = None) -> None:
+        self._services = services
+        self._version = version
+        self.name = name
+
+    def __repr__(self) -> str:
+        pinned = "" if self._version is None else f", checked out at version {self._version}"
+        return f"<table {self.name}{pinned}>"
+
+    def _snapshot(self) -> Snapshot:
+        return self._services.tables.open(self.name, self._version)
+
+    def _latest(self) -> Snapshot:
+        if self._version is not None:
+            raise Conflict(
+                f"table {self.name!r} is checked out at version {self._version}; checkout_latest() to write",
+                table=self.name,
+            )
+        return self._services.tables.open(self.name)
+
+    # Reading
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types of the columns."""
+        return self._snapshot().schema
+
+    @property
+    def version(self) -> int:
+        """The version shown: the latest, or the one checked out."""
+        return self._snapshot().version
+
+    def list_versions(self) -> list[VersionRecord]:
+        """Return the versions that can be checked out, oldest first."""
+        return upkeep.versions(self._snapshot())
+
+    def count_rows(self, where: str | None = None) -> int:
+        """Return the number of rows, or of those for which a condition (Lance's SQL) is true."""
+        return self._snapshot().count_rows(where)
+
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return all rows as an Arrow table."""
+        return self._snapshot().to_arrow(columns)
+
+    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return all rows as a pandas DataFrame."""
+        return self.to_arrow(columns).to_pandas()
+
+    def head(self, rows: int = 5) -> pa.Table:
+        """Return the first rows as an Arrow table."""
+        return self._snapshot().head(rows)
+
+    def checkout(self, version: int) -> None:
+        """Show a version as it was; writing is refused until `checkout_latest`.
+
+        Raises
+        ------
+        VersionNotFound
+            There is none, or it was cleaned up.
+        """
+        self._services.tables.open(self.name, version)
+        self._version = version
+
+    def checkout_latest(self) -> None:
+        """Show the latest version again."""
+        self._version = None
+
+    # Writing rows
+
+    def add(self, data: Any) -> None:
+        """Append rows; columns that can be null may be missing, computed ones are empty until refreshed.
+
+        Raises
+        ------
+        InvalidData, ComputedColumnWrite
+        """
+        changes.add(self._latest(), reader_of(data))
+
+    def update(
+        self,
+        where: str | None = None,
+        values: Mapping[str, Any] | None = None,
+        *,
+        values_sql: Mapping[str, str] | None = None,
+    ) -> Change:
+        """Change rows.
+
+        Parameters
+        ----------
+        where
+            A condition in Lance's SQL; None changes every row.
+        values
+            Column to Python value.
+        values_sql
+            Column to an expression in Lance's SQL.
+
+        Raises
+        ------
+        InvalidQuery, InvalidData, ComputedColumnWrite
+        """
+        return changes.update(self._latest(), columns.update_expressions(values, values_sql), where)
+
+    def delete(self, where: str) -> Change:
+        """Delete the rows for which a condition (Lance's SQL) is true.
+
+        Raises
+        ------
+        InvalidQuery
+        """
+        return changes.delete(self._latest(), where)
+
+    def merge_insert(self, on: str | Sequence[str]) -> MergeInsert:
+        """Begin a merge by one or more key columns; see `MergeInsert`."""
+        keys = (on,) if isinstance(on, str) else tuple(on)
+        return MergeInsert(lambda data, rules: changes.merge_insert(self._latest(), reader_of(data), rules), keys)
+
+    def restore(self, version: int | None = None) -> None:
+        """Make a version the latest again: the one checked out, or the one named.
+
+        Raises
+        ------
+        VersionNotFound
+        """
+        wanted = self._version if version is None else version
+        if wanted is None:
+            raise Conflict(f"name the version of table {self.name!r} to restore", table=self.name)
+        upkeep.restore(self._services.tables.open(self.name), wanted)
+        self._version = None
+
+    def optimize(self, *, cleanup_older_than: timedelta | None = timedelta(days=7)) -> Upkeep:
+        """Compact small fragments, and remove versions older than `cleanup_older_than`; None keeps them all.
+
+        Values of computed columns stay current through it.
+        """
+        seconds = None if cleanup_older_than is None else cleanup_older_than.total_seconds()
+        return upkeep.optimize(self._latest(), cleanup_older_than_seconds=seconds)
+
+    # Columns
+
+    def add_columns(self, columns_: Mapping[str, Binding | str] | Binding | pa.Field | pa.Schema) -> None:
+        """Add columns.
+
+        Parameters
+        ----------
+        columns_
+            Name to a binding such as ``embed(text=col("text"))``: a computed column, declared without writing data and
+            empty until refreshed. Name to an expression in Lance's SQL: a column filled at once. A binding alone, of a
+            Function that gives a struct: one column per field, filled together. An Arrow field or schema: empty columns.
+
+        Raises
+        ------
+        InvalidBinding
+            A column is missing or does not suit the Function.
+        AlreadyExists, InvalidName, InvalidQuery
+        """
+        columns.add_columns(self._services, self._latest(), columns_)
+
+    def alter_column(
+        self,
+        name: str,
+        *,
+        function: Function | RegisteredFunction | None = None,
+        rename: str | None = None,
+        type: pa.DataType | None = None,
+    ) -> None:
+        """Point a computed column to another Function version, rename a column, or give it another type.
+
+        Stored values stay until the next refresh, which computes them anew where the Function's content differs.
+
+        Raises
+        ------
+        ColumnNotFound, InvalidBinding, InUse, InvalidName
+        """
+        columns.alter_column(self._services, self._latest(), name, function=function, rename=rename, type=type)
+
+    def drop_columns(self, names: Sequence[str]) -> None:
+        """Remove columns; a computed column's proofs go with it.
+
+        Raises
+        ------
+        ColumnNotFound
+        InUse
+            A computed column reads one of them; drop that one too, or first.
+        """
+        reshaping.drop_columns(self._latest(), [names] if isinstance(names, str) else list(names))
+
+    def columns_status(self) -> list[ColumnStatus]:
+        """Return of each computed column its Function version and how many rows are fresh, stale, failed, never computed."""
+        return columns.columns_status(self._services, self._snapshot())
+
+    # Refreshing
+
+    def refresh_column(self, column: str, where: str | None = None, **options: Any) -> RefreshResult:
+        """Bring a computed column up to date, and show progress.
+
+        Rows never computed, rows whose inputs changed and rows computed by another Function version are computed;
+        nothing else. A GPU Function waits for its GPU class, however long; nothing ever runs on a CPU instead. Ctrl-C
+        cancels it; what was finished is kept and used by the next refresh.
+
+        Parameters
+        ----------
+        column
+            Its name; siblings of one binding are refreshed together.
+        where
+            A DuckDB predicate: compute every row for which it is true, current or not, and no other.
+        **options
+            ``batch_size, gpu_class, gpu_count, max_workers, publication_interval_rows, part_target_seconds,
+            call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy``; see `docs/refresh.md`.
+
+        Raises
+        ------
+        ColumnNotFound
+            There is no computed column of that name.
+        StaleInput
+            It reads a computed column that is out of date; `columns` names what to refresh first.
+        FunctionFailed
+            User code is at fault: `RowFailed`, `WrongResult`, `LoadFailed`, `LoadTimeout` or `CallTimeout`.
+        WorkerLost, CommitConflict, StorageError
+        """
+        return jobs.show(self._services, self.refresh_column_async(column, where, **options))
+
+    def refresh_column_async(
+        self, column: str, where: str | None = None, **options: Any
+    ) -> JobHandle[RefreshResult]:
+        """Begin a refresh in a thread of this process; see `refresh_column`."""
+        checked = RefreshOptions.of(where=where, **options)
+        target = find_target(self._latest(), column)
+        columns.check_refresh(self._services, self._latest(), target, checked)
+        return jobs.refresh_job(self._services, self.name, target.names, checked)
+
+
+class MergeInsert:
+    """What a merge does with rows that match on the key, that are new, and that the data lacks; as in LanceDB."""
+
+    def __init__(self, merge: Callable[[Any, MergeRules], Change], on: tuple[str, ...]) -> None:
+        self._merge = merge
+        self._rules = MergeRules(on)
+
+    def when_matched_update_all(self, *, where: str | None = None) -> MergeInsert:
+        """Replace rows that match; with `where` (Lance's SQL over ``source`` and ``target``) only some."""
+        return self._with(update_matched=where or True)
+
+    def when_not_matched_insert_all(self) -> MergeInsert:
+        """Insert rows that match none."""
+        return self._with(insert_new=True)
+
+    def when_not_matched_by_source_delete(self, condition: str | None = None) -> MergeInsert:
+        """Delete rows that the data lacks; with a condition only some."""
+        return self._with(delete_missing=condition or True)
+
+    def execute(self, data: Any) -> Change:
+        """Do it.
+
+        Raises
+        ------
+        InvalidData, InvalidQuery, ComputedColumnWrite
+        """
+        return self._merge(data, self._rules)
+
+    def _with(self, **rules: Any) -> MergeInsert:
+        merged = MergeInsert(self._merge, self._rules.on)
+        merged._rules = MergeRules(**{**vars(self._rules), **rules})
+        return merged

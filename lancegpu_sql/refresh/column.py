@@ -1,0 +1,249 @@
+"""Refreshes a computed column: plan, compute, checkpoint, publish, prove."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+
+from lancegpu_sql.apply import ApplyOptions, Computed, InputBatch, apply
+from lancegpu_sql.refresh.checkpoint import CheckpointIndex, PartWriter, find_parts, part_schema
+from lancegpu_sql.refresh.current import Arguments, count_rows, require_current, unproven
+from lancegpu_sql.refresh.lock import column_lock
+from lancegpu_sql.refresh.need import Resources, apply_options, worker_need
+from lancegpu_sql.refresh.places import CheckpointPlaces
+from lancegpu_sql.refresh.publication import Unpublished, publish
+from lancegpu_sql.refresh.report import RefreshJob, Report
+from lancegpu_sql.refresh.request import Mode, RefreshOptions, RefreshResult
+from lancegpu_sql.refresh.rows import RowSource, Tally
+from lancegpu_sql.refresh.target import Target, find_target
+from lancegpu_sql.tables import Fragment, Snapshot
+from lancegpu_sql.workers import WorkerNeed
+
+
+def refresh_column(
+    resources: Resources, table: str, column: str, options: RefreshOptions, job: RefreshJob
+) -> RefreshResult:
+    """Bring a computed column up to date.
+
+    Rows never computed, rows whose inputs changed and rows computed by another Function version are computed, nothing
+    else; with `options.where` every matching row is. Of two refreshes of one column the second waits for the first.
+
+    Memory is bounded whatever the table's size: batches in flight (see `apply`), one window of rows while a column file
+    is written, the addresses of one fragment where `options.where` is given, and, after an interrupted refresh, the keys
+    of a few checkpoint parts.
+
+    Raises
+    ------
+    ColumnNotFound, TableNotFound, FunctionNotFound, GpuClassNotFound
+        There is nothing to refresh, or nothing to refresh it with.
+    StaleInput
+        The column reads one that is not current; nothing was written.
+    FunctionFailed, WorkerLost, Cancelled, StorageError
+        It stopped; finished parts are kept and used by the next refresh.
+    """
+    target = find_target(resources.tables.open(table), column)
+    with column_lock(
+        resources.folder / "locks",
+        table,
+        target.proof_column,
+        cancelled=job.cancelled,
+        blocked=lambda: job.event("blocked", f"another refresh of {target.title} runs; this one goes on after it"),
+    ):
+        return _ColumnRefresh(resources, table, column, options, job).run()
+
+
+class _ColumnRefresh:
+    """One refresh, from its first pass to its last."""
+
+    def __init__(self, resources: Resources, table: str, column: str, options: RefreshOptions, job: RefreshJob) -> None:
+        self._resources = resources
+        self._table = table
+        self._column = column
+        self._options = options
+        self._job = job
+        self._assigned = 0
+        self._done: dict[int, bytes] = {}
+        self._report: Report | None = None
+
+    def run(self) -> RefreshResult:
+        """Pass over the table until nothing that was computed is left unpublished."""
+        again = True
+        while again:
+            snapshot = self._resources.tables.open(self._table)
+            target = find_target(snapshot, self._column)
+            require_current(snapshot, target.inputs, self._resources.catalog, wanted_by=target.title)
+            again, version = self._pass(snapshot, target)
+        final = snapshot if version == snapshot.version else self._resources.tables.open(self._table, version)
+        remaining = count_rows(final, find_target(final, self._column), self._resources.catalog).remaining
+        self._places(target).clear()
+        mode: Mode = "no_op"
+        if self._assigned:
+            mode = "full" if self._assigned >= final.count_rows() else "incremental"
+        return RefreshResult(
+            mode=mode,
+            rows_assigned=self._assigned,
+            rows_failed=0,
+            rows_remaining=remaining,
+            version=version,
+            job_id=self._job.id,
+        )
+
+    def _pass(self, snapshot: Snapshot, target: Target) -> tuple[bool, int]:
+        """Compute and publish once.
+
+        Returns whether another pass is due, because fragments changed under this one, and the version readers see.
+        """
+        fragments = self._fragments(snapshot, target)
+        if not fragments:
+            return False, snapshot.version
+        places = self._places(target)
+        function = self._resources.catalog.function(target.declaration.function, target.declaration.version)
+        need = worker_need(self._resources, target, function, self._options, self._job.id)
+        self._report = self._report or Report(self._job, need.gpu_class.name if need.gpu_class else None)
+        self._report.planned(sum(fragment.live_rows for fragment in fragments))
+        source = RowSource(
+            snapshot=snapshot,
+            target=target,
+            arguments=Arguments(target, function),
+            fragments=fragments,
+            where=self._options.where,
+            known=CheckpointIndex(find_parts(places.known), part_schema(target.value_fields)),
+            folder=places.job / f"{time.time_ns():x}",
+            cancelled=self._job.cancelled,
+            reused=self._report.reused,
+        )
+        how = apply_options(self._resources.settings, function, self._options)
+        work = _Pass(self._resources, self._job, self._report, source, need, how, self._interval_rows())
+        work.compute()
+        work.publish()
+        work.prove()
+        self._assigned += work.assigned
+        self._done |= {
+            fragment.id: target.input_signature(fragment) for fragment in fragments if fragment.id not in work.lost
+        }
+        return bool(work.lost), work.version
+
+    def _fragments(self, snapshot: Snapshot, target: Target) -> list[Fragment]:
+        """Return the fragments to look at; what an earlier pass did is not done twice."""
+        if self._options.where is None:
+            return unproven(snapshot, target, self._resources.catalog)
+        return [
+            fragment
+            for fragment in sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+            if fragment.live_rows and self._done.get(fragment.id) != target.input_signature(fragment)
+        ]
+
+    def _interval_rows(self) -> int | None:
+        return self._options.publication_interval_rows or self._resources.settings.publication_interval_rows
+
+    def _places(self, target: Target) -> CheckpointPlaces:
+        root = self._resources.folder / "checkpoints"
+        return CheckpointPlaces(root, target, self._job.id, forced=self._options.where is not None)
+
+
+class _Pass:
+    """One pass over one version of the table: its rows computed, published and proven."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        job: RefreshJob,
+        report: Report,
+        source: RowSource,
+        need: WorkerNeed,
+        how: ApplyOptions,
+        publication_interval_rows: int | None,
+    ) -> None:
+        self._resources = resources
+        self._job = job
+        self._report = report
+        self._source = source
+        self._need = need
+        self._how = how
+        self._interval_rows = publication_interval_rows
+        self._schema = part_schema(source.target.value_fields)
+        self._unpublished = Unpublished()
+        self._published: Counter[int] = Counter()
+        self.version = source.snapshot.version
+        self.assigned = 0
+        self.lost: set[int] = set()
+
+    def compute(self) -> None:
+        """Compute the rows that need it; a part that is finished is kept whatever happens next."""
+        batches = self._source.batches()
+        first = next(batches, None)
+        if first is not None:
+            self._compute(chain([first], batches))
+        self._unpublished.adopt(self._source.adopted_parts, self._source.adopted_rows)
+
+    def _compute(self, batches: Iterator[InputBatch]) -> None:
+        pool, cancelled = self._resources.pool, self._job.cancelled
+        writer: PartWriter | None = None
+        parts = 0
+        try:
+            for computed in apply(batches, self._need, pool, self._how, watch=self._report, cancelled=cancelled):
+                writer = writer or PartWriter(self._source.folder / f"{parts:06d}", self._schema)
+                writer.write(self._rows(computed))
+                self._unpublished.count(computed.tag.column(0))
+                self._report.computed(computed.tag.num_rows)
+                if computed.closes_part:
+                    self._unpublished.computed.append(writer.finish())
+                    writer, parts = None, parts + 1
+                    self._publish_when_due()
+        finally:
+            if writer is not None:
+                self._unpublished.computed.append(writer.finish())
+
+    def _rows(self, computed: Computed) -> pa.RecordBatch:
+        """Return computed values beside their keys, a struct spread over its sibling columns."""
+        values = [computed.values]
+        if self._source.target.declaration.output_field is not None:
+            names = [field.name for field in computed.values.type]
+            fields = dict(zip(names, computed.values.flatten(), strict=True))
+            values = [fields[str(column.output_field)] for column in self._source.target.columns]
+        return pa.RecordBatch.from_arrays([*computed.tag.columns, *values], schema=self._schema)
+
+    def _publish_when_due(self) -> None:
+        if self._interval_rows is not None and self._unpublished.rows.total() >= self._interval_rows:
+            self.publish()
+
+    def publish(self) -> None:
+        """Show readers all that is computed so far, in one commit."""
+        if not self._unpublished.rows:
+            return
+        self._report.publishing()
+        done = publish(
+            self._resources.tables,
+            self._source.snapshot,
+            self._source.target,
+            self._unpublished,
+            job_id=self._job.id,
+        )
+        self._unpublished = Unpublished()
+        self.version = done.version
+        self.lost.update(done.lost)
+        rows = sum(done.rows.values())
+        self.assigned += rows
+        self._published.update(done.rows)
+        self._job.event("published", f"{rows:,} rows as version {done.version}")
+
+    def prove(self) -> None:
+        """Note the fragments that are current all through, so that the next refresh need not read them."""
+        target = self._source.target
+        final = self._resources.tables.open(target.table, self.version)
+        present = {fragment.id: fragment for fragment in final.fragments}
+        signatures = [
+            target.signature(present[tally.fragment.id])
+            for tally in self._source.tallies.values()
+            if tally.fragment.id in present and self._is_current(tally, present[tally.fragment.id])
+        ]
+        self._resources.catalog.add_proofs(target.proof_key, signatures)
+
+    def _is_current(self, tally: Tally, now: Fragment) -> bool:
+        target = self._source.target
+        all_shown = self._published[now.id] == tally.assigned
+        return tally.complete and all_shown and target.input_signature(now) == target.input_signature(tally.fragment)

@@ -1,0 +1,124 @@
+"""Which worker a refresh needs, and how `apply` is to use it: Function, options and settings brought together."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from lancegpu_sql.apply import ApplyOptions
+from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion
+from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.errors import GpuClassNotFound, InvalidInput
+from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.target import Target
+from lancegpu_sql.settings import Settings
+from lancegpu_sql.tables import TableStore
+from lancegpu_sql.workers import FunctionLoad, WorkerNeed, WorkerPool
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What refreshes of one database share. `folder` is the database's private one."""
+
+    tables: TableStore
+    catalog: Catalog
+    pool: WorkerPool
+    settings: Settings
+    folder: Path
+
+
+def check_options(function: FunctionVersion, options: RefreshOptions) -> None:
+    """Refuse options that do not suit the Function, before anything is done.
+
+    Raises
+    ------
+    InvalidInput
+        GPU options for a Function that uses none, or a `gpu_count` too small for one worker.
+    """
+    placement = function.placement
+    if not placement.gpu:
+        named = [name for name in ("gpu_class", "gpu_count") if getattr(options, name) is not None]
+        if named:
+            raise InvalidInput(
+                f"{' and '.join(named)} given, but {function.name} uses no GPU; "
+                f"register it with gpu=True, or leave {'them' if named[1:] else 'it'} out",
+                function=function.name,
+            )
+    elif options.gpu_count is not None and options.gpu_count < placement.gpus:
+        raise InvalidInput(
+            f"gpu_count={options.gpu_count}, but one worker of {function.name} needs {placement.gpus} GPUs",
+            function=function.name,
+        )
+
+
+def worker_need(
+    resources: Resources, target: Target, function: FunctionVersion, options: RefreshOptions, job_id: str
+) -> WorkerNeed:
+    """Return what to ask the pool for.
+
+    Raises
+    ------
+    InvalidInput
+        The options do not suit the Function.
+    GpuClassNotFound
+        The database does not know the Function's GPU class.
+    """
+    check_options(function, options)
+    placement = function.placement
+    return WorkerNeed(
+        load=FunctionLoad(
+            function=function.name,
+            version=function.version,
+            digest=function.digest,
+            payload=resources.catalog.payload(function.name, function.version),
+            bound=target.declaration.bound,
+            output_type=function.output_type,
+            concurrency=placement.concurrency,
+            init_timeout_seconds=options.init_timeout_seconds or resources.settings.init_timeout_seconds,
+        ),
+        gpu_class=_gpu_class(resources.catalog, placement, options) if placement.gpu else None,
+        gpus=placement.gpus if placement.gpu else 0,
+        cpus=placement.cpus,
+        env=function.env,
+        job_id=job_id,
+        owner=f"job {job_id} (refresh of {target.title}, process {os.getpid()})",
+    )
+
+
+def apply_options(
+    settings: Settings, function: FunctionVersion, options: RefreshOptions
+) -> ApplyOptions:
+    """Return how `apply` should go about it: a refresh's own options first, then the Function's, then the settings."""
+    placement = function.placement
+    caps = [settings.max_workers, options.max_workers]
+    if options.gpu_count is not None:
+        caps.append(options.gpu_count // placement.gpus)
+    given = [cap for cap in caps if cap is not None]
+    losses = options.max_worker_losses
+    return ApplyOptions(
+        batch_size=options.batch_size or placement.batch_size,
+        part_target_seconds=options.part_target_seconds or settings.part_target_seconds,
+        max_part_rows=settings.max_part_rows,
+        call_timeout_seconds=options.call_timeout_seconds or settings.call_timeout_seconds,
+        max_workers=min(given) if given else None,
+        max_worker_losses=settings.max_worker_losses if losses is None else losses,
+        call_target_bytes=settings.call_target_bytes,
+        in_flight_calls=settings.in_flight_calls,
+        in_flight_bytes=settings.in_flight_bytes,
+        outstanding_bytes=settings.read_ahead_bytes,
+    )
+
+
+def _gpu_class(catalog: Catalog, placement: FunctionPlacement, options: RefreshOptions) -> GpuClass:
+    wanted = options.gpu_class or placement.gpu_class or "default"
+    classes = {record.name: record for record in catalog.gpu_classes()}
+    if wanted not in classes:
+        known = ", ".join(sorted(classes)) or "none"
+        raise GpuClassNotFound(
+            f"this database has no GPU class {wanted!r}; it knows: {known}. "
+            "An operator adds one with `lancegpu classes apply FILE`",
+            gpu_class=wanted,
+        )
+    return GpuClass.from_spec(classes[wanted].spec)

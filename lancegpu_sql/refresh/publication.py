@@ -1,0 +1,96 @@
+"""Publishes computed rows: whole column files, with the digests that prove the values, in one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancegpu_sql.refresh.assemble import AddressedRows, column_batches
+from lancegpu_sql.refresh.checkpoint import Part
+from lancegpu_sql.refresh.target import Target
+from lancegpu_sql.tables import ColumnFile, Fragment, Snapshot, TableStore
+
+_FRAGMENT_BITS = np.uint64(32)
+
+
+def rows_by_fragment(addresses: npt.NDArray[np.uint64]) -> Counter[int]:
+    """Count row addresses by the fragment they point into."""
+    ids, counts = np.unique(addresses >> _FRAGMENT_BITS, return_counts=True)
+    return Counter(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+
+
+@dataclass
+class Unpublished:
+    """Finished parts that no reader sees yet, and how many of their rows stand in which fragment."""
+
+    computed: list[Part] = field(default_factory=list)
+    adopted: list[Part] = field(default_factory=list)
+    rows: Counter[int] = field(default_factory=Counter)
+
+    def count(self, addresses: pa.Array) -> None:
+        """Count rows just computed by the fragment they stand in."""
+        self.rows.update(rows_by_fragment(addresses.to_numpy()))
+
+    def adopt(self, parts: Sequence[Part], rows: Counter[int]) -> None:
+        """Add rows that an earlier, interrupted refresh had computed."""
+        self.adopted.extend(parts)
+        self.rows.update(rows)
+
+
+@dataclass(frozen=True)
+class Published:
+    """What one publication brought: the version that shows it, rows by fragment, and fragments that changed under it."""
+
+    version: int
+    rows: dict[int, int]
+    lost: tuple[int, ...]
+
+
+def publish(
+    tables: TableStore,
+    planned: Snapshot,
+    target: Target,
+    waiting: Unpublished,
+    *,
+    job_id: str,
+) -> Published:
+    """Write a column file for each fragment that has computed rows, and commit them together.
+
+    A fragment whose inputs, rows or place changed since `planned` is lost, not overwritten: its rows are found again by
+    the next pass, in its parts.
+    """
+    latest = tables.open(target.table)
+    present = {fragment.id: fragment for fragment in latest.fragments}
+    before = {fragment.id: fragment for fragment in planned.fragments}
+    sources = [AddressedRows(parts) for parts in (waiting.computed, waiting.adopted) if parts]
+
+    def unchanged(fragment: Fragment) -> bool:
+        old = before[fragment.id]
+        same_inputs = target.input_signature(fragment) == target.input_signature(old)
+        return same_inputs and fragment.physical_rows == old.physical_rows
+
+    files: list[ColumnFile] = []
+    for fragment_id in sorted(waiting.rows):
+        fragment = present.get(fragment_id)
+        if fragment is not None and unchanged(fragment):
+            files.append(_write(latest, target, fragment, sources, waiting.rows[fragment_id]))
+    publication = latest.publish(files, job_id=job_id, guard=unchanged)
+    shown = {fragment_id: waiting.rows[fragment_id] for fragment_id in publication.published}
+    return Published(
+        version=publication.version, rows=shown, lost=tuple(sorted(waiting.rows.keys() - shown.keys()))
+    )
+
+
+def _write(
+    snapshot: Snapshot, target: Target, fragment: Fragment, sources: Sequence[AddressedRows], rows: int
+) -> ColumnFile:
+    schema = target.file_schema
+    whole = rows >= fragment.live_rows
+    stored = None if whole else snapshot.read_physical(fragment.id, schema.names)
+    batches = column_batches(fragment.id, fragment.physical_rows, schema, sources, stored)
+    return snapshot.write_column_file(fragment.id, schema, batches)

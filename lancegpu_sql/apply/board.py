@@ -1,0 +1,397 @@
+"""The board: every call between the input and the caller, in order, and who has it. The one place with a lock.
+
+Slots take calls from it and put results back; the caller takes finished ones off its front. It pulls the input itself,
+in the thread of whichever slot has room for a call, so that nothing is read ahead of what fits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lancegpu_sql.apply.batches import Cutter, InputBatch
+from lancegpu_sql.apply.failures import call_error, worker_lost
+from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.parts import needs_measure, next_part_rows
+from lancegpu_sql.apply.sizing import BusyMeter, PaceMeter, call_rows, calls_ahead
+from lancegpu_sql.apply.watch import WorkerTimings
+from lancegpu_sql.errors import LanceGpuError
+from lancegpu_sql.placement.request import Lost
+from lancegpu_sql.workers.calls import CallResult, FunctionLoad
+
+_CALL_BYTES = 4096
+"""What a call weighs beside its data, so that very small ones are bounded as well."""
+
+
+@dataclass(eq=False)
+class Call:
+    """Rows on their way. `id` counts up in the order of the input."""
+
+    id: int
+    part: int
+    rows: InputBatch
+    closes_part: bool
+    argument_bytes: int
+    weight_bytes: int
+    losses: int = 0
+    values: pa.Array | None = None
+    error: LanceGpuError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it needs no worker any more."""
+        return self.values is not None or self.error is not None
+
+    def __lt__(self, other: Call) -> bool:
+        return self.id < other.id
+
+
+@dataclass(eq=False)
+class Hand:
+    """What one leased worker holds: its calls in the order it computes them, and how its time was spent."""
+
+    worker: str
+    stays: bool
+    calls: deque[Call] = field(default_factory=deque)
+    argument_bytes: int = 0
+    begun_at: float = field(default_factory=time.monotonic)
+    heard_at: float = field(default_factory=time.monotonic)
+    empty_since: float | None = field(default_factory=time.monotonic)
+    computing_seconds: float = 0.0
+    waiting_for_rows_seconds: float = 0.0
+    lost: bool = False
+    leaving: bool = False
+    joined_at: float = field(default_factory=time.monotonic)
+
+    def timings(self, starting_seconds: float, now: float) -> WorkerTimings:
+        """Say how the worker spent its time until `now`."""
+        idle_seconds = now - self.joined_at - self.computing_seconds - self.waiting_for_rows_seconds
+        return WorkerTimings(
+            worker=self.worker,
+            starting_seconds=starting_seconds,
+            computing_seconds=self.computing_seconds,
+            waiting_for_rows_seconds=self.waiting_for_rows_seconds,
+            idle_seconds=max(0.0, idle_seconds),
+        )
+
+
+class Board:
+    """What is under way in one `apply`.
+
+    Parameters
+    ----------
+    inputs
+        The rows, pulled by one thread at a time.
+    load
+        The Function, for messages.
+    options
+        The bounds.
+    """
+
+    def __init__(self, inputs: Iterator[InputBatch], load: FunctionLoad, options: ApplyOptions) -> None:
+        self._inputs = inputs
+        self._load = load
+        self._options = options
+        self._changed = threading.Condition()
+        self._cutter = Cutter()
+        self._order: deque[Call] = deque()
+        self._again: list[Call] = []
+        self._hands: list[Hand] = []
+        self._weight_bytes = 0
+        self._next_id = 0
+        self._part = -1
+        self._part_rows: int | None = None
+        self._part_left = 0
+        self._part_measured = False
+        self._meter = PaceMeter()
+        self._pulling = False
+        self._exhausted = False
+        self._open_calls = 0
+        self._busy = BusyMeter()
+        self._call_failed = False
+        self._error: BaseException | None = None
+        self._stopped = False
+
+    # What slots do.
+
+    def join(self, hand: Hand) -> None:
+        """A worker is there."""
+        with self._changed:
+            self._hands.append(hand)
+            self._busy.forget()
+
+    def leave(self, hand: Hand) -> None:
+        """A worker takes no more calls; those it holds stay its own until they are done or handed back."""
+        with self._changed:
+            self._hands.remove(hand)
+            self._changed.notify_all()
+
+    def next_call(self, hand: Hand) -> Call | None:
+        """Return the next call for a worker, waiting for room and rows; None when it should take no more."""
+        asked = time.monotonic()
+        without_rows = 0.0
+        with self._changed:
+            while not (self._stopped or hand.lost or hand.leaving):
+                call = self._pick(hand)
+                if call is not None:
+                    self._give(hand, call, asked, without_rows)
+                    return call
+                if self._needs_rows(hand):
+                    began = time.monotonic()
+                    if self._pulling:
+                        self._changed.wait()
+                    else:
+                        self._pull()
+                    without_rows += time.monotonic() - began
+                elif self._finished_for(hand):
+                    return None
+                else:
+                    self._changed.wait()
+        return None
+
+    def complete(self, hand: Hand, result: CallResult) -> int:
+        """Put a worker's result back, and return its rows."""
+        with self._changed:
+            call = hand.calls.popleft()
+            assert call.id == result.call_id
+            rows = call.rows.rows
+            now = time.monotonic()
+            hand.argument_bytes -= call.argument_bytes
+            hand.begun_at = hand.heard_at = now
+            hand.computing_seconds += result.seconds
+            self._busy.note(now, result.seconds)
+            if not hand.calls:
+                hand.empty_since = now
+            if call.done:  # it was given up in the meantime
+                pass
+            elif result.failure is not None:
+                self._fail_call(call, call_error(self._load, call.rows, result.failure))
+            else:
+                assert result.values is not None
+                self._note_values(call, result.values, result.seconds)
+            self._changed.notify_all()
+        return rows
+
+    def hand_back(self, hand: Hand, why: Lost) -> None:
+        """Put a lost worker's calls back for another; the one it computed is blamed."""
+        with self._changed:
+            if hand.calls:
+                hand.calls[0].losses += 1
+            for call in hand.calls:
+                if call.done:
+                    continue
+                if call.losses > self._options.max_worker_losses:
+                    self._fail_call(call, worker_lost(self._load, call.rows, call.losses, why))
+                else:
+                    heapq.heappush(self._again, call)
+            hand.calls.clear()
+            hand.argument_bytes = 0
+            self._changed.notify_all()
+
+    def mark_lost(self, hand: Hand) -> None:
+        """A worker's stream has broken: give it nothing more."""
+        with self._changed:
+            hand.lost = True
+            self._changed.notify_all()
+
+    def fail(self, error: BaseException) -> None:
+        """Nothing more can come: the caller will meet `error` where it would have to wait."""
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    # What the caller does.
+
+    def next_done(self, timeout_seconds: float) -> Call | None:
+        """Take the first call off the board if it is done within the time; None otherwise.
+
+        Raises whatever made the work impossible.
+        """
+        with self._changed:
+            if not (self._order and self._order[0].done):
+                if self._error is not None:
+                    raise self._error
+                if not self.finished:
+                    self._changed.wait(timeout_seconds)
+            if not (self._order and self._order[0].done):
+                return None
+            call = self._order.popleft()
+            self._weight_bytes -= call.weight_bytes
+            call.closes_part = call.closes_part or self.finished
+            self._changed.notify_all()
+            return call
+
+    @property
+    def finished(self) -> bool:
+        """Whether the input is over and everything has been taken off."""
+        return self._exhausted and self._error is None and not self._cutter.rows and not self._order
+
+    def fail_call(self, hand: Hand, call: Call, error: LanceGpuError) -> bool:
+        """Give a worker's first call up; False if it is done, or no longer the first."""
+        with self._changed:
+            if not hand.calls or hand.calls[0] is not call or call.done:
+                return False
+            self._fail_call(call, error)
+            self._changed.notify_all()
+            return True
+
+    def stop(self) -> None:
+        """Give out no more calls."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    # Looked at from outside.
+
+    @property
+    def stopped(self) -> bool:
+        """Whether no more calls are given out."""
+        return self._stopped
+
+    @property
+    def over(self) -> bool:
+        """Whether no slot is needed any more."""
+        with self._changed:
+            return self._stopped or self._error is not None or self._all_done()
+
+    def busyness(self) -> tuple[float, float]:
+        """Return the share of the last seconds in which the workers computed, and how long they did from the start."""
+        with self._changed:
+            return self._busy.share(time.monotonic(), len(self._hands)), self._busy.seconds
+
+    @property
+    def measured(self) -> bool:
+        """Whether the probe is over: a first part is computed and there is more to do."""
+        return self._part > 0 and self._meter.pace is not None and not (self._exhausted and not self._cutter.rows)
+
+    # Decisions, with the lock held.
+
+    def _pick(self, hand: Hand) -> Call | None:
+        if len(hand.calls) >= calls_ahead(self._meter.pace, self._options):
+            return None
+        if hand.calls and hand.argument_bytes >= self._options.in_flight_bytes:
+            return None
+        if self._again:
+            return heapq.heappop(self._again)
+        if self._call_failed or not self._may_cut():
+            return None
+        return self._cut()
+
+    def _may_cut(self) -> bool:
+        if self._order and self._weight_bytes >= self._options.outstanding_bytes:
+            return False
+        if self._meter.pace is None and self._order:
+            return False
+        if self._part_left == 0 and self._part_rows is not None:
+            return self._part_measured or not needs_measure(self._part_rows, self._options.max_part_rows)
+        return True
+
+    def _cut(self) -> Call | None:
+        if not self._cutter.rows:
+            return None
+        pace = self._meter.pace
+        part_left = self._part_left or self._next_part_rows()
+        wanted = min(call_rows(pace, self._cutter.row_bytes(), self._options), part_left)
+        piece = self._cutter.cut(wanted, self._options.call_target_bytes, more_comes=not self._exhausted)
+        if piece is None:
+            return None
+        if self._part_left == 0:
+            self._part, self._part_rows, self._part_measured = self._part + 1, part_left, False
+        self._part_left = part_left - piece.rows
+        argument_bytes = piece.arguments.nbytes
+        result_bytes = int(pace.result_bytes_per_row * piece.rows) if pace else 0
+        call = Call(
+            id=self._next_id,
+            part=self._part,
+            rows=piece,
+            closes_part=self._part_left == 0,
+            argument_bytes=argument_bytes,
+            weight_bytes=argument_bytes + piece.tag.nbytes + result_bytes + _CALL_BYTES,
+        )
+        self._next_id += 1
+        self._order.append(call)
+        self._open_calls += 1
+        self._weight_bytes += call.weight_bytes
+        return call
+
+    def _next_part_rows(self) -> int:
+        pace = self._meter.pace
+        return next_part_rows(
+            self._part_rows,
+            pace.rows_per_second * max(1, len(self._hands)) if pace else None,
+            target_seconds=self._options.part_target_seconds,
+            max_rows=self._options.max_part_rows,
+        )
+
+    def _needs_rows(self, hand: Hand) -> bool:
+        return (
+            not (self._exhausted or self._call_failed or self._error)
+            and len(hand.calls) < calls_ahead(self._meter.pace, self._options)
+            and not (hand.calls and hand.argument_bytes >= self._options.in_flight_bytes)
+            and self._may_cut()
+        )
+
+    def _finished_for(self, hand: Hand) -> bool:
+        """Whether a worker can go: one stays until all is done, for the calls of those that are lost."""
+        if self._error is not None:
+            return True
+        return self._all_done() if hand.stays else self._nothing_left()
+
+    def _nothing_left(self) -> bool:
+        return (self._call_failed or (self._exhausted and not self._cutter.rows)) and not self._again
+
+    def _all_done(self) -> bool:
+        return self._nothing_left() and not self._open_calls
+
+    def _pull(self) -> None:
+        """Read one batch, with the lock let go: reading may take long."""
+        batch: InputBatch | None = None
+        error: BaseException | None = None
+        self._pulling = True
+        self._changed.release()
+        try:
+            batch = next(self._inputs, None)
+        except BaseException as exc:
+            error = exc
+        self._changed.acquire()
+        self._pulling = False
+        self._changed.notify_all()
+        if error is not None:
+            self._error = self._error or error
+        elif batch is None:
+            self._exhausted = True
+        else:
+            self._cutter.add(batch)
+
+    def _give(self, hand: Hand, call: Call, asked: float, without_rows: float) -> None:
+        now = time.monotonic()
+        if hand.empty_since is not None:
+            hand.waiting_for_rows_seconds += min(without_rows, now - max(asked, hand.empty_since))
+            hand.empty_since = None
+            hand.begun_at = hand.heard_at = now
+        hand.calls.append(call)
+        hand.argument_bytes += call.argument_bytes
+
+    def _note_values(self, call: Call, values: pa.Array, seconds: float) -> None:
+        result_bytes = values.nbytes
+        self._meter.note(call.rows.rows, seconds, result_bytes)
+        if call.part == self._part:
+            self._part_measured = True
+        call.values = values
+        self._open_calls -= 1
+        # The arguments are let go now; what waits for its turn is the tag and the values.
+        weight_bytes = call.rows.tag.nbytes + result_bytes + _CALL_BYTES
+        self._weight_bytes += weight_bytes - call.weight_bytes
+        call.weight_bytes = weight_bytes
+        call.rows = InputBatch(call.rows.arguments.slice(0, 0), call.rows.row_ids.slice(0, 0), call.rows.tag)
+
+    def _fail_call(self, call: Call, error: LanceGpuError) -> None:
+        call.error = error
+        self._call_failed = True
+        self._open_calls -= 1

@@ -1,0 +1,111 @@
+"""From what a worker reports to the error that a person reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lancegpu_sql.apply.batches import InputBatch
+from lancegpu_sql.errors import CallTimeout, LanceGpuError, RowFailed, WorkerLost, WrongResult
+from lancegpu_sql.placement.request import Lost
+from lancegpu_sql.workers.calls import CallFailure, FunctionLoad
+
+_SHOWN_CHARACTERS = 200
+_NAMED_ROWS = 100
+
+
+def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> LanceGpuError:
+    """Return the error for a call whose Function failed."""
+    if failure.kind in ("wrong_type", "wrong_length"):
+        return _wrong_result(load, rows, failure)
+    if failure.kind == "internal":
+        return LanceGpuError(
+            f"a worker of {_name(load)} failed by itself, which is a fault of this program: {failure.message}\n"
+            f"{failure.traceback}".rstrip()
+        )
+    facts: dict[str, Any] = {
+        "function": load.function,
+        "version": load.version,
+        "error_type": failure.error_type,
+        "user_traceback": failure.traceback,
+    }
+    index = 0 if failure.row_index is None and rows.rows == 1 else failure.row_index
+    if index is None:
+        ids = rows.row_ids.slice(0, _NAMED_ROWS).to_pylist()
+        return RowFailed(
+            f"{_name(load)} raised {failure.message}\non a batch of {_span(rows)}; it takes whole batches, so which row is at "
+            f"fault is not known. A smaller batch_size narrows it down.\n{failure.traceback}".rstrip(),
+            row_ids=ids,
+            rows=rows.rows,
+            arguments=None,
+            **facts,
+        )
+    row_id = rows.row_ids[index].as_py()
+    (arguments,) = rows.arguments.slice(index, 1).to_pylist()
+    return RowFailed(
+        f"{_name(load)} raised {failure.message}\non row {row_id} with {_shown(arguments)}\n{failure.traceback}".rstrip(),
+        row_id=row_id,
+        row_ids=[row_id],
+        arguments=arguments,
+        **facts,
+    )
+
+
+def call_timeout(load: FunctionLoad, rows: InputBatch, timeout_seconds: float) -> CallTimeout:
+    """Return the error for a call that took too long."""
+    return CallTimeout(
+        f"{_name(load)} took longer than call_timeout_seconds={timeout_seconds:g} over {_span(rows)}, and its worker was "
+        "ended. Allow it more time, or give it fewer rows at a time with batch_size.",
+        function=load.function,
+        version=load.version,
+        call_timeout_seconds=timeout_seconds,
+        rows=rows.rows,
+        row_ids=rows.row_ids.slice(0, _NAMED_ROWS).to_pylist(),
+    )
+
+
+def worker_lost(load: FunctionLoad, rows: InputBatch, losses: int, lost: Lost) -> WorkerLost:
+    """Return the error for a call that cost too many workers."""
+    times = "a worker" if losses == 1 else f"{losses} workers, one after the other,"
+    return WorkerLost(
+        f"{times} of {_name(load)} ended over {_span(rows)}. The last one: {lost.message}",
+        cause=lost.cause,
+        function=load.function,
+        version=load.version,
+        losses=losses,
+        rows=rows.rows,
+        row_ids=rows.row_ids.slice(0, _NAMED_ROWS).to_pylist(),
+    )
+
+
+def _wrong_result(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> WrongResult:
+    at_fault = rows if failure.row_index is None else rows.slice(failure.row_index, 1)
+    return WrongResult(
+        f"{_name(load)} gave a wrong result for {_span(at_fault)}. {failure.message}",
+        function=load.function,
+        version=load.version,
+        kind=failure.kind,
+        expected=failure.expected,
+        got=failure.got,
+        row_ids=at_fault.row_ids.slice(0, _NAMED_ROWS).to_pylist(),
+    )
+
+
+def _name(load: FunctionLoad) -> str:
+    return f"{load.function} version {load.version}"
+
+
+def _span(rows: InputBatch) -> str:
+    first, last = rows.row_ids[0].as_py(), rows.row_ids[-1].as_py()
+    if rows.rows == 1:
+        return f"row {first}"
+    return f"{rows.rows} rows ({first} to {last})"
+
+
+def _shown(arguments: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_short(repr(value))}" for name, value in arguments.items())
+
+
+def _short(text: str) -> str:
+    if len(text) <= _SHOWN_CHARACTERS:
+        return text
+    return f"{text[:_SHOWN_CHARACTERS]}… ({len(text)} characters)"

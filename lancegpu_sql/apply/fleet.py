@@ -1,0 +1,96 @@
+"""The slots of one `apply`: one from the start, more when they pay."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from lancegpu_sql.apply.board import Board
+from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.sizing import another_worker_pays
+from lancegpu_sql.apply.slot import Slot
+from lancegpu_sql.apply.watch import OneAtATime
+from lancegpu_sql.workers.need import WorkerNeed
+from lancegpu_sql.workers.pool import WorkerPool
+
+_STOP_SECONDS = 2.0
+"""How long the calls that run may take to finish when the work stops; then their workers are killed."""
+
+_GROW_SECONDS = 0.25
+"""How often another worker is thought of."""
+
+
+class Fleet:
+    """The workers of one `apply`, each in its slot."""
+
+    def __init__(
+        self, board: Board, need: WorkerNeed, pool: WorkerPool, options: ApplyOptions, watch: OneAtATime
+    ) -> None:
+        self._board = board
+        self._need = need
+        self._pool = pool
+        self._options = options
+        self._watch = watch
+        self._growing = threading.Lock()
+        self._thought_at = 0.0
+        self._slots = [self._slot(stays=True)]
+
+    def start(self) -> None:
+        """Begin with one worker."""
+        self._slots[0].start()
+
+    def look(self, now: float) -> None:
+        """Look for calls over their time and for silent workers."""
+        for slot in tuple(self._slots):
+            slot.look(now)
+
+    def stop(self) -> None:
+        """Give every worker back; those that do not finish in time are killed."""
+        with self._growing:
+            self._board.stop()
+            slots = tuple(self._slots)
+        for slot in slots:
+            slot.interrupt()
+        until = time.monotonic() + _STOP_SECONDS
+        for slot in slots:
+            slot.join(max(0.0, until - time.monotonic()))
+        for slot in slots:
+            if slot.alive:
+                slot.kill()
+        for slot in slots:
+            slot.join()
+
+    def _grow(self) -> None:
+        """Add a worker if it pays. Called after each result."""
+        now = time.monotonic()
+        if not self._board.measured or now - self._thought_at < _GROW_SECONDS:
+            return
+        if not self._growing.acquire(blocking=False):
+            return
+        try:
+            self._thought_at = now
+            if self._room() and self._pays():
+                slot = self._slot(stays=False)
+                self._slots.append(slot)
+                slot.start()
+        finally:
+            self._growing.release()
+
+    def _room(self) -> bool:
+        if self._board.stopped:
+            return False
+        self._slots = [slot for slot in self._slots if slot.alive]
+        limit = self._options.max_workers
+        return (limit is None or len(self._slots) < limit) and self._pool.free_workers(self._need) > 0
+
+    def _pays(self) -> bool:
+        busy_share, computing_seconds = self._board.busyness()
+        return another_worker_pays(
+            busy_share=busy_share,
+            computing_seconds=computing_seconds,
+            starting_seconds=max(slot.starting_seconds for slot in self._slots),
+            warm=self._pool.warm_workers(self._need) > 0,
+        )
+
+    def _slot(self, *, stays: bool) -> Slot:
+        return Slot(self._board, self._need, self._pool, self._options, self._watch, stays=stays, on_result=self._grow)

@@ -1,0 +1,48 @@
+"""How `apply` goes about its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ApplyOptions:
+    """Bounds and targets of one `apply`.
+
+    Parameters
+    ----------
+    batch_size
+        The most rows of one call; None leaves that to what is measured.
+    part_target_seconds
+        How long computing one part should take.
+    max_part_rows
+        The most rows of one part.
+    call_timeout_seconds
+        How long one call may take; None means as long as it takes.
+    max_workers
+        The most workers at a time; None takes as many as are free.
+    max_worker_losses
+        How many workers may be lost over one call before the call is blamed.
+    call_target_bytes
+        About how many bytes of arguments, or of results, one call carries.
+    in_flight_calls, in_flight_bytes
+        The most calls, and the most bytes of arguments, on their way to one worker.
+    outstanding_bytes
+        The most bytes of rows read but not yet given back, and of results that wait for their turn.
+    health_timeout_seconds
+        How long a worker may be silent, to its calls and to questions, before it is given up.
+    """
+
+    batch_size: int | None = None
+    part_target_seconds: float = 30.0
+    max_part_rows: int = 1_000_000
+    call_timeout_seconds: float | None = None
+    max_workers: int | None = None
+    max_worker_losses: int = 3
+    call_target_bytes: int = 8 * _MIB
+    in_flight_calls: int = 4
+    in_flight_bytes: int = 32 * _MIB
+    outstanding_bytes: int = 64 * _MIB
+    health_timeout_seconds: float = 60.0

@@ -1,0 +1,104 @@
+"""`apply`: one Function over a stream of batches."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterator
+
+from lancegpu_sql.apply.batches import Computed, InputBatch
+from lancegpu_sql.apply.board import Board
+from lancegpu_sql.apply.fleet import Fleet
+from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.watch import ApplyWatch, OneAtATime
+from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.workers.need import WorkerNeed
+from lancegpu_sql.workers.pool import WorkerPool
+
+_LOOK_SECONDS = 0.1
+"""How often a cancellation, a call over its time and a silent worker are looked for. All else is told at once."""
+
+
+def apply(
+    inputs: Iterator[InputBatch],
+    need: WorkerNeed,
+    pool: WorkerPool,
+    options: ApplyOptions,
+    *,
+    watch: ApplyWatch,
+    cancelled: threading.Event,
+) -> Iterator[Computed]:
+    """Compute a Function over a stream of batches on leased workers; results come in the order of the input.
+
+    Without input no worker is asked for. The first worker computes a probe; when the probe shows that the Function,
+    not its input, takes the time, further ones are leased in the background. A call whose worker is lost is done by
+    another one. A call that fails stops the work: results of the rows before it still come, then its error is raised,
+    so that the error names the first failing row.
+
+    Memory: what has been read and not yet given back, arguments, tags and results together, is at most
+    `options.outstanding_bytes` and one call for each worker, besides one input batch (or as many as make a call, where
+    they are small). A call carries about `options.call_target_bytes`, or one row where a row is larger. Slices keep
+    their input batch alive, so large input batches count whole.
+
+    Parameters
+    ----------
+    inputs
+        The rows. Pulled from other threads, by one at a time, and not ahead of what the bounds allow. It is not closed.
+    need
+        The Function and where it runs.
+    pool
+        Where workers are leased.
+    options
+        Bounds and targets.
+    watch
+        Told what happens.
+    cancelled
+        Ends the work within a tenth of a second; a call that runs is given a moment to finish, then its worker is
+        killed.
+
+    Yields
+    ------
+    Computed
+        Rows in input order. The last of each part says so.
+
+    Raises
+    ------
+    RowFailed, WrongResult, CallTimeout
+        The Function is at fault.
+    LoadFailed, LoadTimeout
+        It could not be loaded.
+    WorkerLost
+        More than `options.max_worker_losses` workers ended over one call, or before they served.
+    Cancelled
+        `cancelled` was set, or the pool was closed.
+    """
+    first = next(inputs, None)
+    if first is None:
+        return
+    board = Board(itertools.chain((first,), inputs), need.load, options)
+    del first
+    fleet = Fleet(board, need, pool, options, OneAtATime(watch))
+    fleet.start()
+    try:
+        yield from _results(board, fleet, cancelled, need)
+    finally:
+        fleet.stop()
+
+
+def _results(board: Board, fleet: Fleet, cancelled: threading.Event, need: WorkerNeed) -> Iterator[Computed]:
+    last: Computed | None = None
+    while not board.finished:
+        if cancelled.is_set():
+            raise Cancelled(f"cancelled while computing {need.load.function}")
+        call = board.next_done(_LOOK_SECONDS)
+        if call is None:
+            fleet.look(time.monotonic())
+        elif call.error is not None:
+            raise call.error
+        else:
+            assert call.values is not None
+            last = Computed(call.rows.tag, call.values, call.closes_part)
+            yield last
+    if last is not None and not last.closes_part:
+        yield Computed(last.tag.slice(0, 0), last.values.slice(0, 0), closes_part=True)

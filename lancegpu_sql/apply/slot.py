@@ -1,0 +1,260 @@
+"""One place for a worker: leases it, hands it calls, takes its results, and starts over when it is lost.
+
+A slot's thread leases and sends; a second one receives, because Flight needs two.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lancegpu_sql.apply.board import Board, Call, Hand
+from lancegpu_sql.apply.failures import call_timeout
+from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.watch import OneAtATime
+from lancegpu_sql.errors import Cancelled, WorkerLost
+from lancegpu_sql.placement.request import Lost, PlacementEvent, Waiting
+from lancegpu_sql.workers.client import CallStream
+from lancegpu_sql.workers.need import WorkerNeed
+from lancegpu_sql.workers.pool import Lease, WorkerPool
+
+_CAUSE_SECONDS = 2.0
+"""How long to wait for the placement to say why a worker ended: it learns of it at about the same time."""
+
+_TIMINGS_SECONDS = 1.0
+_SILENCE_SECONDS = 5.0
+"""A worker that gave no result for so long is asked whether it lives."""
+
+
+class Slot:
+    """A place for one worker.
+
+    Parameters
+    ----------
+    board, need, pool, options, watch
+        Of the `apply` it serves.
+    stays
+        Whether it serves to the end, through losses and however long it must wait for a worker. One that does not stay
+        withdraws when there is no room, when others wait for its worker, and when its worker is lost.
+    on_result
+        Called after each result, in the receiving thread.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        need: WorkerNeed,
+        pool: WorkerPool,
+        options: ApplyOptions,
+        watch: OneAtATime,
+        *,
+        stays: bool,
+        on_result: Callable[[], None],
+    ) -> None:
+        self._board = board
+        self._need = need
+        self._pool = pool
+        self._options = options
+        self._watch = watch
+        self._stays = stays
+        self._on_result = on_result
+        self._interrupt = threading.Event()
+        self._lease: Lease | None = None
+        self._hand: Hand | None = None
+        self._asking_health = False
+        self._given_up: Lost | None = None
+        self._starting_seconds = 0.0
+        self._told_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="apply-worker", daemon=True)
+
+    # For the one who runs the apply.
+
+    def start(self) -> None:
+        """Begin, in a thread of its own."""
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still serves, or gets ready to."""
+        return self._thread.is_alive()
+
+    @property
+    def starting_seconds(self) -> float:
+        """What its worker took to be there; 0 for a warm one, or while it is not."""
+        lease = self._lease
+        return lease.started_seconds if lease else 0.0
+
+    def interrupt(self) -> None:
+        """Stop waiting for a worker."""
+        self._interrupt.set()
+
+    def kill(self) -> None:
+        """End its worker, in the middle of a call if need be."""
+        lease = self._lease
+        if lease is not None:
+            lease.release(broken=True)
+
+    def join(self, timeout_seconds: float | None = None) -> None:
+        """Wait until it has given its worker back."""
+        self._thread.join(timeout_seconds)
+
+    def look(self, now: float) -> None:
+        """Give up a call that is over its time, and a worker that does not answer any more."""
+        hand = self._hand
+        if hand is None or not hand.calls or hand.lost:
+            return
+        limit = self._options.call_timeout_seconds
+        if limit is not None and now - hand.begun_at > limit:
+            self._time_out(hand, limit)
+        elif now - hand.heard_at > _SILENCE_SECONDS and not self._asking_health:
+            self._asking_health = True
+            threading.Thread(target=self._ask_health, args=(hand,), name="apply-health", daemon=True).start()
+
+    # Its own thread.
+
+    def _run(self) -> None:
+        try:
+            if self._stays:
+                self._serve_to_the_end()
+            else:
+                self._serve_for_a_while()
+        except BaseException as exc:
+            self._board.fail(exc)
+
+    def _serve_to_the_end(self) -> None:
+        losses = 0
+        while not self._board.over:
+            try:
+                done = self._serve()
+            except WorkerLost as exc:  # before it was ready
+                done = 0
+                self._watch.event("worker_lost", exc.message)
+                if losses >= self._options.max_worker_losses:
+                    raise
+            losses = 0 if done else losses + 1
+
+    def _serve_for_a_while(self) -> None:
+        try:
+            self._serve()
+        except Cancelled:
+            pass
+        except Exception as exc:
+            # The first worker does the work all the same; if it cannot, it will say so.
+            self._watch.event("worker_not_added", str(exc))
+
+    def _serve(self) -> int:
+        """Lease a worker, use it as long as there is work, give it back; return how many calls it did."""
+        asked = time.monotonic()
+        lease = self._lease = self._pool.lease(self._need, self._placement_event, self._interrupt)
+        self._starting_seconds = time.monotonic() - asked
+        self._watch.log(lease.load_log)
+        if not self._stays:
+            self._watch.event("worker_added", f"{lease.worker_name} computes as well")
+        hand = self._hand = Hand(lease.worker_name, self._stays)
+        done = 0
+        self._board.join(hand)
+        try:
+            done = self._exchange(lease, hand)
+        except WorkerLost:
+            self._board.mark_lost(hand)
+        finally:
+            self._settle(lease, hand)
+        return done
+
+    def _exchange(self, lease: Lease, hand: Hand) -> int:
+        stream = lease.client.open_stream()
+        received = [0]
+        receiver = threading.Thread(
+            target=self._receive, args=(stream, hand, received), name="apply-results", daemon=True
+        )
+        receiver.start()
+        try:
+            while (call := self._next_call(lease, hand)) is not None:
+                stream.send(call.id, call.rows.arguments)
+            if self._board.stopped:
+                stream.stop()
+            else:
+                stream.done_sending()
+        except WorkerLost:
+            self._board.mark_lost(hand)
+        finally:
+            receiver.join()
+            stream.close()
+        return received[0]
+
+    def _next_call(self, lease: Lease, hand: Hand) -> Call | None:
+        if not self._stays and lease.wanted:
+            hand.leaving = True
+        return self._board.next_call(hand)
+
+    def _receive(self, stream: CallStream, hand: Hand, received: list[int]) -> None:
+        try:
+            while (result := stream.receive()) is not None:
+                received[0] += 1
+                rows = self._board.complete(hand, result)
+                if result.failure is None:
+                    self._watch.call_done(rows, result.seconds, hand.worker, result.log)
+                else:
+                    self._watch.log(result.log)
+                self._tell_timings(hand)
+                self._on_result()
+        except WorkerLost:
+            self._board.mark_lost(hand)
+        except BaseException as exc:
+            self._board.fail(exc)
+        if hand.calls:  # it ended politely, with calls undone
+            self._board.mark_lost(hand)
+
+    def _settle(self, lease: Lease, hand: Hand) -> None:
+        """Give the worker back, and its calls to others if it was lost."""
+        self._hand = None
+        if hand.lost and not self._board.stopped:
+            why = self._given_up or lease.why_lost(_CAUSE_SECONDS)
+            self._given_up = None
+            self._watch.event("worker_lost", why.message)
+            self._board.hand_back(hand, why)
+        self._board.leave(hand)
+        lease.release(broken=hand.lost)
+        self._tell_timings(hand, at_end=True)
+
+    # Its worker's life.
+
+    def _placement_event(self, event: PlacementEvent) -> None:
+        if self._stays:
+            self._watch.placement_event(event)
+        elif isinstance(event, Waiting):
+            self._interrupt.set()
+
+    def _time_out(self, hand: Hand, limit: float) -> None:
+        call = hand.calls[0]
+        if self._board.fail_call(hand, call, call_timeout(self._need.load, call.rows, limit)):
+            self._give_up(hand, f"was ended: its call took longer than {limit:g} seconds")
+
+    def _ask_health(self, hand: Hand) -> None:
+        lease = self._lease
+        try:
+            if lease is not None:
+                lease.client.health(self._options.health_timeout_seconds)
+                hand.heard_at = time.monotonic()
+        except WorkerLost:
+            limit = self._options.health_timeout_seconds
+            self._give_up(
+                hand,
+                f"did not answer for {limit:g} seconds and was ended; it is stopped, or its Function holds "
+                "the interpreter lock all the time",
+            )
+        finally:
+            self._asking_health = False
+
+    def _give_up(self, hand: Hand, why: str) -> None:
+        if self._hand is hand and not hand.lost:
+            self._given_up = Lost("unreachable", f"{hand.worker} {why}")
+            self.kill()
+
+    def _tell_timings(self, hand: Hand, *, at_end: bool = False) -> None:
+        now = time.monotonic()
+        if not at_end and now - self._told_at < _TIMINGS_SECONDS:
+            return
+        self._told_at = now
+        self._watch.worker_timings(hand.timings(self._starting_seconds, now))

@@ -1,0 +1,195 @@
+"""The words that owner and worker exchange, and how they stand on the wire: JSON beside Arrow's batches.
+
+A load is one Flight action. Calls go through one `do_exchange` stream: the owner sends a record batch with
+`{"call": id}`, the worker answers with a batch of one column, or with a failure as data. A failure of user code never
+ends the stream: the loaded Function lives on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOAD_ACTION = "load"
+HEALTH_ACTION = "health"
+CALLS_COMMAND = b"calls"
+
+TOKEN_VARIABLE = "LANCEGPU_WORKER_TOKEN"  # noqa: S105 - the variable's name
+TOKEN_HEADER = "lancegpu-token"  # noqa: S105 - the header's name
+
+STOP_MESSAGE = b'{"stop":true}'
+"""Sent in place of a call: finish the one that runs, drop those behind it, end the stream."""
+
+FailureKind = Literal["raised", "wrong_type", "wrong_length", "load", "close", "internal"]
+
+
+@dataclass(frozen=True)
+class FunctionLoad:
+    """What a worker needs to load one Function version.
+
+    Parameters
+    ----------
+    function, version, digest
+        Which one, for messages and for finding a warm worker.
+    payload
+        What `functions.packaging` packed. Unpickled in the worker only.
+    bound
+        JSON values for the class's ``__init__`` parameters.
+    output_type
+        The declared result type in Arrow's text form.
+    concurrency
+        Calls at a time in one worker.
+    init_timeout_seconds
+        How long loading may take; None means as long as it takes.
+    """
+
+    function: str
+    version: int
+    digest: str
+    payload: bytes = field(repr=False)
+    bound: Mapping[str, Any]
+    output_type: str
+    concurrency: int = 1
+    init_timeout_seconds: float | None = None
+
+    def same_content(self, other: FunctionLoad) -> bool:
+        """Whether a worker that has loaded `other` has loaded this."""
+        return (self.function, self.version, self.digest, self.output_type, self.concurrency, self.payload) == (
+            other.function,
+            other.version,
+            other.digest,
+            other.output_type,
+            other.concurrency,
+            other.payload,
+        ) and dict(self.bound) == dict(other.bound)
+
+    def to_bytes(self) -> bytes:
+        """Return the load as the body of an action: four bytes of length, JSON, then the payload as it is."""
+        head = json.dumps(
+            {
+                "function": self.function,
+                "version": self.version,
+                "digest": self.digest,
+                "bound": dict(self.bound),
+                "output_type": self.output_type,
+                "concurrency": self.concurrency,
+            }
+        ).encode()
+        return b"".join((len(head).to_bytes(4, "big"), head, self.payload))
+
+    @classmethod
+    def from_bytes(cls, body: memoryview) -> FunctionLoad:
+        """Read what `to_bytes` wrote."""
+        size = int.from_bytes(body[:4], "big")
+        head = json.loads(bytes(body[4 : 4 + size]))
+        return cls(payload=bytes(body[4 + size :]), **head)
+
+
+@dataclass(frozen=True)
+class CallFailure:
+    """How user code failed, as data: its exception itself may not exist, or not pickle, outside its worker.
+
+    `message` is one line, the error's type and its text. `row_index` counts within the call's batch; it is None where
+    the Function takes whole batches. `expected` and `got` are set for results of the wrong type or length. `internal`
+    is a fault of the worker's own program.
+    """
+
+    kind: FailureKind
+    message: str
+    error_type: str = ""
+    traceback: str = ""
+    row_index: int | None = None
+    expected: str | None = None
+    got: str | None = None
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """A worker's answer to one call: its values or its failure, the Function's own time, and what it printed."""
+
+    call_id: int
+    values: pa.Array | None
+    failure: CallFailure | None
+    seconds: float
+    log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What loading took and printed, and how it failed if it did."""
+
+    seconds: float
+    log: tuple[str, ...] = ()
+    failure: CallFailure | None = None
+
+    def to_bytes(self) -> bytes:
+        """Return the report as JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> LoadReport:
+        """Read what `to_bytes` wrote."""
+        fields = json.loads(body)
+        return cls(fields["seconds"], tuple(fields["log"]), _failure(fields["failure"]))
+
+
+@dataclass(frozen=True)
+class WorkerHealth:
+    """What a worker says of itself, also while a call runs: `state` is `empty`, `loading`, `idle` or `computing`."""
+
+    state: str
+    function: str | None
+    version: int | None
+    calls_done: int
+    state_seconds: float
+
+    def to_bytes(self) -> bytes:
+        """Return the health as JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes) -> WorkerHealth:
+        """Read what `to_bytes` wrote."""
+        return cls(**json.loads(body))
+
+
+def encode_call(call_id: int) -> bytes:
+    """Return what goes beside a call's batch."""
+    return b'{"call":%d}' % call_id
+
+
+def decode_call(message: bytes) -> int | None:
+    """Return the call's id, or None for `STOP_MESSAGE`."""
+    call_id = json.loads(message).get("call")
+    return None if call_id is None else int(call_id)
+
+
+def encode_result(call_id: int, seconds: float, log: tuple[str, ...], failure: CallFailure | None) -> bytes:
+    """Return what goes beside a result's values, or stands for them where the call failed."""
+    message: dict[str, Any] = {"call": call_id, "seconds": seconds}
+    if log:
+        message["log"] = log
+    if failure is not None:
+        message["failure"] = asdict(failure)
+    return json.dumps(message).encode()
+
+
+def decode_result(message: bytes, values: pa.Array | None) -> CallResult:
+    """Read what `encode_result` wrote."""
+    fields = json.loads(message)
+    return CallResult(
+        call_id=fields["call"],
+        values=values,
+        failure=_failure(fields.get("failure")),
+        seconds=fields["seconds"],
+        log=tuple(fields.get("log", ())),
+    )
+
+
+def _failure(fields: dict[str, Any] | None) -> CallFailure | None:
+    return None if fields is None else CallFailure(**fields)

@@ -1,0 +1,174 @@
+"""The owner's side of one worker: loading, health, and streams of calls. Flight's errors become ours here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from lancegpu_sql.errors import LoadTimeout, WorkerLost
+from lancegpu_sql.workers.calls import (
+    CALLS_COMMAND,
+    HEALTH_ACTION,
+    LOAD_ACTION,
+    STOP_MESSAGE,
+    TOKEN_HEADER,
+    CallResult,
+    FunctionLoad,
+    LoadReport,
+    WorkerHealth,
+    decode_result,
+    encode_call,
+)
+
+
+class CallStream:
+    """Calls to one worker and their results, in the order they were sent.
+
+    `send` and `receive` belong in two threads: with one, the stream stops for ever once the bytes on their way fill
+    Flight's windows. Keep a credit of calls and bytes all the same, for the worker holds what it has not yet computed.
+    """
+
+    def __init__(self, client: flight.FlightClient, options: flight.FlightCallOptions) -> None:
+        with _worker_errors("opening its stream of calls"):
+            self._writer, self._reader = client.do_exchange(flight.FlightDescriptor.for_command(CALLS_COMMAND), options)
+        self._begun = False
+
+    def send(self, call_id: int, batch: pa.RecordBatch) -> None:
+        """Send one call; every batch of a stream has the same schema.
+
+        Raises
+        ------
+        WorkerLost
+            The worker is gone, or was made to go.
+        """
+        with _worker_errors("sending it a call"):
+            if not self._begun:
+                self._writer.begin(batch.schema)
+                self._begun = True
+            self._writer.write_with_metadata(batch, encode_call(call_id))
+
+    def receive(self) -> CallResult | None:
+        """Return the next result, or None at the stream's end.
+
+        Raises
+        ------
+        WorkerLost
+            The worker is gone, or was made to go.
+        """
+        with _worker_errors("waiting for its result"):
+            try:
+                chunk = self._reader.read_chunk()
+            except StopIteration:
+                return None
+            values = None if chunk.data is None else chunk.data.column(0)
+            return decode_result(chunk.app_metadata.to_pybytes(), values)
+
+    def done_sending(self) -> None:
+        """Say that no further call comes; the stream ends after the last result."""
+        with _worker_errors("ending its stream of calls"):
+            self._writer.done_writing()
+
+    def stop(self) -> None:
+        """Drop the calls not begun yet; the stream ends after the one that runs."""
+        with _worker_errors("stopping its calls"):
+            self._writer.write_metadata(STOP_MESSAGE)
+            self._writer.done_writing()
+
+    def cancel(self) -> None:
+        """End the stream at once, from any thread; whoever sends or receives meets `WorkerLost`."""
+        self._reader.cancel()
+
+    def close(self) -> None:
+        """Free the stream. Call it when nobody sends or receives any more."""
+        with contextlib.suppress(flight.FlightError, pa.ArrowException):
+            self._writer.close()
+
+
+class WorkerClient:
+    """Speaks to one worker process.
+
+    Parameters
+    ----------
+    address
+        A URI for Flight, as `grpc+unix:///run/…/w.sock`.
+    token
+        The secret without which the worker answers nothing.
+    """
+
+    def __init__(self, address: str, token: str) -> None:
+        self._headers = [(TOKEN_HEADER.encode(), token.encode())]
+        self._client = flight.FlightClient(address)
+
+    def load(self, load: FunctionLoad) -> LoadReport:
+        """Have the worker load a Function; user code that fails is in the report.
+
+        Raises
+        ------
+        LoadTimeout
+            It took longer than `init_timeout_seconds`. The worker is still at it, and good for nothing else.
+        WorkerLost
+            The worker is gone.
+        """
+        try:
+            with _worker_errors("loading its Function"):
+                body = self._act(LOAD_ACTION, load.to_bytes(), load.init_timeout_seconds)
+        except _NoAnswer as exc:
+            raise LoadTimeout(
+                f"{load.function} version {load.version} was not loaded within {load.init_timeout_seconds:g} seconds. "
+                "Give it more time with init_timeout_seconds, or make its __init__ faster.",
+                function=load.function,
+                version=load.version,
+                init_timeout_seconds=load.init_timeout_seconds,
+            ) from exc
+        return LoadReport.from_bytes(body)
+
+    def health(self, timeout_seconds: float) -> WorkerHealth:
+        """Ask how the worker is; it answers while a call runs, unless user code holds the interpreter lock.
+
+        Raises
+        ------
+        WorkerLost
+            No answer in time, or the worker is gone.
+        """
+        with _worker_errors("asking for its health"):
+            return WorkerHealth.from_bytes(self._act(HEALTH_ACTION, b"", timeout_seconds))
+
+    def open_stream(self) -> CallStream:
+        """Begin a stream of calls."""
+        return CallStream(self._client, flight.FlightCallOptions(headers=self._headers))
+
+    def close(self) -> None:
+        """Close the connection; the worker lives on."""
+        self._client.close()
+
+    def _act(self, kind: str, body: bytes, timeout_seconds: float | None) -> bytes:
+        options: dict[str, Any] = {"headers": self._headers}
+        if timeout_seconds is not None:
+            options["timeout"] = timeout_seconds
+        (result,) = self._client.do_action(flight.Action(kind, body), flight.FlightCallOptions(**options))
+        answer: bytes = result.body.to_pybytes()
+        return answer
+
+
+class _NoAnswer(WorkerLost):
+    """The worker did not answer within the time given."""
+
+
+@contextlib.contextmanager
+def _worker_errors(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except flight.FlightTimedOutError as exc:
+        raise _NoAnswer(f"the worker did not answer in time, {doing}", cause="unreachable") from exc
+    # A stream that breaks in the middle of a message reaches Python as ArrowInvalid or as an OSError.
+    except (flight.FlightError, pa.ArrowException, OSError) as exc:
+        raise WorkerLost(f"the worker ended, {doing}: {_first_line(exc)}", cause="unreachable") from exc
+
+
+def _first_line(exc: BaseException) -> str:
+    lines = str(exc).splitlines()
+    return lines[0] if lines else type(exc).__name__

@@ -1,0 +1,213 @@
+"""The worker's desk: loads, calls and closes the Function, one thing after the other, in the process's main thread.
+
+User code gets the main thread because libraries expect it (signals, GUIs, some GPU runtimes), and always the same one.
+Flight's threads put work on the desk and carry the replies away.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Protocol
+
+import pyarrow as pa
+
+from lancegpu_sql.workers.calls import CallFailure, FunctionLoad, LoadReport, WorkerHealth, encode_result
+from lancegpu_sql.workers.output import OutputCapture
+
+
+class Loaded(Protocol):
+    """What `functions.loading.load` gives."""
+
+    def call(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the results for one batch."""
+
+    def close(self) -> None:
+        """Let the Function give up what it holds."""
+
+
+# How long the replies already given may take to reach an owner that is slow to read.
+_FAREWELL_SECONDS = 1.0
+
+Loader = Callable[[FunctionLoad], Loaded]
+FailureOf = Callable[[BaseException], CallFailure]
+Reply = tuple[bytes, pa.RecordBatch | None]
+
+
+@dataclass(eq=False)
+class Stream:
+    """One exchange with the owner.
+
+    `replies` wait for the thread that writes them; None ends them. With `skipping`, calls not begun yet are dropped;
+    with `gone`, nobody is left to write to.
+    """
+
+    cancelled: Callable[[], bool]
+    replies: SimpleQueue[Reply | None] = field(default_factory=SimpleQueue)
+    skipping: bool = False
+    gone: bool = False
+    writer: threading.Thread | None = None
+
+
+@dataclass(frozen=True)
+class _Load:
+    load: FunctionLoad
+    report: SimpleQueue[LoadReport]
+
+
+@dataclass(frozen=True)
+class _Call:
+    stream: Stream
+    call_id: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class _End:
+    stream: Stream
+
+
+@dataclass(frozen=True)
+class _Retire:
+    pass
+
+
+class Desk:
+    """Work in the order it came; `run` does it until `retire` is called."""
+
+    def __init__(self, loader: Loader, failure_of: FailureOf, output: OutputCapture) -> None:
+        self._loader = loader
+        self._failure_of = failure_of
+        self._output = output
+        # Re-entrant, unlike Queue: `retire` may come from a signal handler while the main thread is inside `get`.
+        self._work: SimpleQueue[_Load | _Call | _End | _Retire] = SimpleQueue()
+        self._loaded: Loaded | None = None
+        self._load: FunctionLoad | None = None
+        self._retiring = False
+        self._calls_done = 0
+        self._state: tuple[str, float] = ("empty", time.monotonic())
+        self._streams: set[Stream] = set()
+
+    # Called by Flight's threads.
+
+    def load(self, load: FunctionLoad) -> LoadReport:
+        """Load a Function and wait for it."""
+        report: SimpleQueue[LoadReport] = SimpleQueue()
+        self._work.put(_Load(load, report))
+        return report.get()
+
+    def open(self, cancelled: Callable[[], bool]) -> Stream:
+        """Begin an exchange."""
+        stream = Stream(cancelled)
+        self._streams.add(stream)
+        return stream
+
+    def call(self, stream: Stream, call_id: int, batch: pa.RecordBatch) -> None:
+        """Put a call on the desk; its reply will be put into the stream."""
+        self._work.put(_Call(stream, call_id, batch))
+
+    def end(self, stream: Stream) -> None:
+        """Say that no further call of this stream will come."""
+        self._work.put(_End(stream))
+
+    def health(self) -> WorkerHealth:
+        """Say what the worker is doing."""
+        state, since = self._state
+        load = self._load
+        return WorkerHealth(
+            state=state,
+            function=load.function if load else None,
+            version=load.version if load else None,
+            calls_done=self._calls_done,
+            state_seconds=time.monotonic() - since,
+        )
+
+    def retire(self) -> None:
+        """Finish the call that runs, drop those behind it, close the Function and let `run` return."""
+        self._retiring = True
+        self._work.put(_Retire())
+
+    # The main thread.
+
+    def run(self) -> None:
+        """Work until told to retire."""
+        while not self._retiring:
+            # Not kept in a variable while waiting for the next: a call's batch is let go as soon as it is done.
+            self._do(self._work.get())
+        self._close()
+        for stream in tuple(self._streams):
+            stream.replies.put(None)
+            if stream.writer is not None:
+                stream.writer.join(_FAREWELL_SECONDS)
+
+    def _do(self, work: _Load | _Call | _End | _Retire) -> None:
+        match work:
+            case _Call(stream, call_id, batch):
+                if not (stream.skipping or stream.gone or self._retiring or stream.cancelled()):
+                    stream.replies.put(self._answer(call_id, batch))
+            case _End(stream):
+                self._streams.discard(stream)
+                stream.replies.put(None)
+            case _Load(load, report):
+                report.put(self._take_up(load))
+
+    def _answer(self, call_id: int, batch: pa.RecordBatch) -> Reply:
+        assert self._loaded is not None
+        failure = values = None
+        self._enter("computing")
+        started = time.perf_counter()
+        try:
+            values = self._loaded.call(batch)
+        except BaseException as exc:
+            failure = self._failure_of(exc)
+        seconds = time.perf_counter() - started
+        self._calls_done += 1
+        self._enter("idle")
+        reply = None if values is None else pa.record_batch([values], names=["value"])
+        return encode_result(call_id, seconds, self._output.take(), failure), reply
+
+    def _take_up(self, load: FunctionLoad) -> LoadReport:
+        self._close()
+        self._enter("loading")
+        failure = None
+        started = time.perf_counter()
+        try:
+            self._loaded = self._loader(load)
+            self._load = load
+        except BaseException as exc:
+            failure = self._failure_of(exc)
+        self._enter("empty" if failure else "idle")
+        return LoadReport(time.perf_counter() - started, self._output.take(), failure)
+
+    def _close(self) -> None:
+        loaded, self._loaded, self._load = self._loaded, None, None
+        if loaded is None:
+            return
+        try:
+            loaded.close()
+        except BaseException:
+            # Nobody is left to be told: the worker ends, or another Function takes its place.
+            traceback.print_exc()
+
+    def _enter(self, state: str) -> None:
+        self._state = (state, time.monotonic())
+
+
+def start_writer(stream: Stream, write: Callable[[Reply], None], gone: tuple[type[BaseException], ...]) -> None:
+    """Write replies apart from reading calls: one thread for both stops for ever once Flight's windows are full."""
+
+    def run() -> None:
+        while (reply := stream.replies.get()) is not None:
+            if stream.gone:
+                continue
+            try:
+                write(reply)
+            except gone:
+                stream.gone = True
+
+    stream.writer = threading.Thread(target=run, name="replies", daemon=True)
+    stream.writer.start()

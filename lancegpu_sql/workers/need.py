@@ -1,0 +1,58 @@
+"""What a job needs a worker for."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.placement.request import WorkerRequest
+from lancegpu_sql.workers.calls import FunctionLoad
+
+
+@dataclass(frozen=True)
+class WorkerNeed:
+    """A Function, where it runs and for whom.
+
+    Parameters
+    ----------
+    load
+        The Function to load.
+    gpu_class, gpus, cpus, env
+        Where and with what it runs; see `WorkerRequest`.
+    job_id, owner
+        Who asks, for the messages of those who wait behind.
+    """
+
+    load: FunctionLoad
+    gpu_class: GpuClass | None
+    gpus: int
+    cpus: int
+    env: Mapping[str, str]
+    job_id: str
+    owner: str
+
+    def met_by(self, other: WorkerNeed) -> bool:
+        """Whether a worker started for `other` serves this need as well."""
+        return (
+            self.load.same_content(other.load)
+            and (self.gpu_class, self.gpus, self.cpus) == (other.gpu_class, other.gpus, other.cpus)
+            and dict(self.env) == dict(other.env)
+        )
+
+    def request(self) -> WorkerRequest:
+        """Return a request for a new worker."""
+        return WorkerRequest(
+            request_id=uuid.uuid4().hex,
+            job_id=self.job_id,
+            owner=self.owner,
+            function=self.load.function,
+            version=self.load.version,
+            gpu_class=self.gpu_class,
+            gpus=self.gpus,
+            cpus=self.cpus,
+            env=self.env,
+            asked_at=time.time(),
+        )

@@ -1,0 +1,194 @@
+"""The pool of workers: who may use which, and how long an idle one is kept.
+
+A worker is asked from the placement when a lease needs one, loads its Function once, and stays warm for the next lease
+with the same need. One that others wait for is closed as soon as nobody uses it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
+from lancegpu_sql.placement.request import Lost
+from lancegpu_sql.workers.client import WorkerClient
+from lancegpu_sql.workers.need import WorkerNeed
+from lancegpu_sql.workers.worker import Worker
+
+
+class Lease:
+    """The right to use one worker, until it is released.
+
+    Attributes
+    ----------
+    client
+        Speaks to the worker.
+    devices
+        Its devices by names for people.
+    worker_name
+        The worker's name in logs and timings.
+    started_seconds
+        What asking, starting and loading took; 0 for a warm worker.
+    load_log
+        What user code printed while it was loaded; empty for a warm worker.
+    """
+
+    def __init__(self, worker: Worker, give_back: Callable[[Worker, bool], None], *, warm: bool) -> None:
+        self._worker = worker
+        self._give_back: Callable[[Worker, bool], None] | None = give_back
+        self.client: WorkerClient = worker.client
+        self.devices: tuple[str, ...] = worker.ready.devices
+        self.worker_name: str = worker.name
+        self.started_seconds: float = 0.0 if warm else worker.started_seconds
+        self.load_log: tuple[str, ...] = () if warm else worker.load_log
+
+    @property
+    def wanted(self) -> bool:
+        """Whether another job waits for what this worker holds."""
+        return self._worker.wanted
+
+    def why_lost(self, timeout_seconds: float) -> Lost:
+        """Return how the worker ended, waiting a moment for the placement to say so."""
+        return self._worker.why_lost(timeout_seconds)
+
+    def release(self, broken: bool = False) -> None:
+        """Give the worker back; a `broken` one is killed, and what it still computes is lost. Idempotent."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back(self._worker, broken)
+
+
+class WorkerPool:
+    """Leases of workers of one placement. Safe for use by many threads.
+
+    Parameters
+    ----------
+    placement
+        Where workers run. It stays the caller's to close.
+    worker_idle_seconds
+        How long a worker that nobody uses is kept; 0 keeps none.
+    """
+
+    def __init__(self, placement: Placement, *, worker_idle_seconds: float) -> None:
+        self._placement = placement
+        self._idle_seconds = worker_idle_seconds
+        self._changed = threading.Condition()
+        self._idle: dict[Worker, float] = {}  # to the time when it is over; the longest idle first
+        self._leased: set[Worker] = set()
+        self._keeper: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    def lease(self, need: WorkerNeed, listener: Listener, cancelled: threading.Event) -> Lease:
+        """Take a warm worker, or ask for one and wait, however long, until its Function is loaded.
+
+        Parameters
+        ----------
+        need
+            What the worker is for.
+        listener
+            Told, from this thread, what the placement says meanwhile; `Ready` comes last, once the Function is loaded.
+        cancelled
+            Ends the waiting; looked at ten times a second.
+
+        Raises
+        ------
+        Cancelled
+            `cancelled` was set, or the pool was closed.
+        LoadFailed, LoadTimeout
+            User code is at fault, or took too long.
+        WorkerLost
+            The worker ended before it was ready.
+        """
+        warm = self._take_idle(need)
+        if warm is not None:
+            warm.assign(need)
+            listener(warm.ready)
+            return Lease(warm, self._take_back, warm=True)
+        worker = Worker(need, self._wake_keeper)
+        worker.start(self._placement, listener, lambda: cancelled.is_set() or self._closing.is_set())
+        with self._changed:
+            if not self._closing.is_set():
+                self._leased.add(worker)
+                return Lease(worker, self._take_back, warm=False)
+        worker.end(grace_seconds=0)
+        raise Cancelled("the pool of workers was closed")
+
+    def free_workers(self, need: WorkerNeed) -> int:
+        """Return how many workers for this need would be there at once: a hint, out of date when read."""
+        room = self._placement.free_workers(need.gpu_class, need.gpus, need.cpus)
+        if need.gpu_class is not None:
+            return self.warm_workers(need) + room
+        # Cores are not leased: the placement says how many workers they carry, and those at work here count.
+        with self._changed:
+            return max(0, room - sum(worker.need.gpu_class is None for worker in self._leased))
+
+    def warm_workers(self, need: WorkerNeed) -> int:
+        """Return how many idle workers have this need's Function loaded."""
+        with self._changed:
+            return sum(self._serves(worker, need) for worker in self._idle)
+
+    def close(self) -> None:
+        """End every worker, leased ones too, and refuse further leases. Returns when they are gone."""
+        self._closing.set()
+        with self._changed:
+            workers = [*self._idle, *self._leased]
+            self._idle.clear()
+            self._leased.clear()
+            keeper = self._keeper
+            self._changed.notify_all()
+        ends = [threading.Thread(target=worker.end) for worker in workers]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+        if keeper is not None:
+            keeper.join()
+
+    def _serves(self, worker: Worker, need: WorkerNeed) -> bool:
+        # A wanted one would be given back to nobody but this pool, past older requests.
+        return need.met_by(worker.need) and not worker.lost and not worker.wanted
+
+    def _take_idle(self, need: WorkerNeed) -> Worker | None:
+        with self._changed:
+            for worker in reversed(self._idle):
+                if self._serves(worker, need):
+                    del self._idle[worker]
+                    self._leased.add(worker)
+                    return worker
+        return None
+
+    def _take_back(self, worker: Worker, broken: bool) -> None:
+        with self._changed:
+            mine = worker in self._leased  # False once the pool is closed
+            self._leased.discard(worker)
+            keep = mine and not (broken or worker.lost or worker.wanted) and self._idle_seconds > 0
+            if keep:
+                self._idle[worker] = time.monotonic() + self._idle_seconds
+                if self._keeper is None:
+                    self._keeper = threading.Thread(target=self._keep, name="worker-pool", daemon=True)
+                    self._keeper.start()
+                self._changed.notify_all()
+        if not keep:
+            worker.end(grace_seconds=0 if broken else CLOSE_GRACE_SECONDS)
+
+    def _wake_keeper(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _keep(self) -> None:
+        """End idle workers when their time is over, when others want them, or when they are lost."""
+        while True:
+            with self._changed:
+                now = time.monotonic()
+                over = [worker for worker, until in self._idle.items() if until <= now or worker.wanted or worker.lost]
+                for worker in over:
+                    del self._idle[worker]
+                if not over and not self._idle:
+                    self._keeper = None
+                    return
+                if not over:
+                    self._changed.wait(min(self._idle.values()) - now)
+            for worker in over:
+                worker.end()

@@ -1,0 +1,105 @@
+"""The worker's Flight service: checks the token, takes loads and calls to the desk, carries replies back."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from lancegpu_sql.workers.calls import (
+    CALLS_COMMAND,
+    HEALTH_ACTION,
+    LOAD_ACTION,
+    TOKEN_HEADER,
+    FunctionLoad,
+    decode_call,
+)
+from lancegpu_sql.workers.desk import Desk, Reply, start_writer
+
+# How a stream ends when the owner cancels it, closes it in the middle, or is gone.
+_OWNER_GONE = (flight.FlightError, pa.ArrowException, OSError)
+
+
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses every request that does not bring the worker's token."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token.encode()
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+        """Look at one request's headers before anything else happens."""
+        del info
+        brought = headers.get(TOKEN_HEADER, [""])[0].encode()
+        if not hmac.compare_digest(brought, self._token):
+            raise flight.FlightUnauthenticatedError("this worker answers its owner only")
+
+
+class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
+    """What a worker answers: two actions and one kind of exchange."""
+
+    def __init__(self, location: str, token: str, desk: Desk) -> None:
+        super().__init__(location, middleware={"token": TokenCheck(token)})
+        self._desk = desk
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
+        """Load a Function, or tell how the worker is."""
+        del context
+        if action.type == LOAD_ACTION:
+            return [self._desk.load(FunctionLoad.from_bytes(memoryview(action.body))).to_bytes()]
+        if action.type == HEALTH_ACTION:
+            return [self._desk.health().to_bytes()]
+        raise flight.FlightServerError(f"unknown action {action.type!r}")
+
+    def do_exchange(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.MetadataRecordBatchWriter,
+    ) -> None:
+        """Take calls until the owner has no more, then stay until the last reply is written."""
+        if descriptor.command != CALLS_COMMAND:
+            raise flight.FlightServerError(f"unknown exchange {descriptor.command!r}")
+        stream = self._desk.open(context.is_cancelled)
+        start_writer(stream, _Writer(writer).write, _OWNER_GONE)
+        try:
+            for chunk in _chunks(reader):
+                call_id = decode_call(chunk.app_metadata.to_pybytes())
+                if call_id is None:
+                    stream.skipping = True
+                else:
+                    self._desk.call(stream, call_id, chunk.data)
+        except _OWNER_GONE:
+            stream.gone = True
+        self._desk.end(stream)
+        assert stream.writer is not None
+        stream.writer.join()
+
+
+class _Writer:
+    """Writes replies; the schema goes out before the first values."""
+
+    def __init__(self, writer: flight.MetadataRecordBatchWriter) -> None:
+        self._writer = writer
+        self._begun = False
+
+    def write(self, reply: Reply) -> None:
+        message, batch = reply
+        if batch is None:
+            self._writer.write_metadata(message)
+            return
+        if not self._begun:
+            self._writer.begin(batch.schema)
+            self._begun = True
+        self._writer.write_with_metadata(batch, message)
+
+
+def _chunks(reader: flight.MetadataRecordBatchReader) -> Any:
+    while True:
+        try:
+            yield reader.read_chunk()
+        except StopIteration:
+            return

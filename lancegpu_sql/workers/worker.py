@@ -1,0 +1,176 @@
+"""One worker as its owner sees it: asked for, loaded, leased again and again, ended."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from lancegpu_sql.errors import Cancelled, LanceGpuError, LoadFailed, WorkerLost
+from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement, Ticket
+from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Starting, Wanted
+from lancegpu_sql.workers.calls import LoadReport
+from lancegpu_sql.workers.client import WorkerClient
+from lancegpu_sql.workers.need import WorkerNeed
+
+_INTERRUPT_SECONDS = 0.1
+"""How soon an interrupt is seen while waiting; everything else is told at once."""
+
+_News = PlacementEvent | LoadReport | LanceGpuError
+
+
+class Worker:
+    """A worker, from asking for it on.
+
+    Parameters
+    ----------
+    need
+        What it is for.
+    on_change
+        Called, from the placement's threads, when the worker is lost or wanted by others.
+    """
+
+    def __init__(self, need: WorkerNeed, on_change: Callable[[], None]) -> None:
+        self.need = need
+        self._on_change = on_change
+        self._ticket: Ticket | None = None
+        self._client: WorkerClient | None = None
+        self._ready: Ready | None = None
+        self._lost: Lost | None = None
+        self._is_lost = threading.Event()
+        self._news: SimpleQueue[_News] = SimpleQueue()
+        self.started_seconds = 0.0
+        self.load_log: tuple[str, ...] = ()
+
+    @property
+    def client(self) -> WorkerClient:
+        """Speaks to the worker, once it is ready."""
+        assert self._client is not None
+        return self._client
+
+    @property
+    def ready(self) -> Ready:
+        """What the placement said when the worker was ready."""
+        assert self._ready is not None
+        return self._ready
+
+    @property
+    def name(self) -> str:
+        """Its name in logs and timings."""
+        pid = self.ready.worker_pid
+        return f"worker {pid}" if pid is not None else f"worker {self.ready.address}"
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended by itself."""
+        return self._is_lost.is_set()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether another request waits for what it holds."""
+        return self._ticket is not None and self._ticket.wanted
+
+    def why_lost(self, timeout_seconds: float) -> Lost:
+        """Return how it ended, waiting a moment for the placement to say so."""
+        self._is_lost.wait(timeout_seconds)
+        return self._lost or Lost("unreachable", f"{self.name} does not answer any more")
+
+    def assign(self, need: WorkerNeed) -> None:
+        """Name the job that uses it from now on."""
+        if self._ticket is not None:
+            self._ticket.assign(need.job_id, need.owner)
+
+    def end(self, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
+        """End it and return when it is gone. Idempotent."""
+        if self._ticket is not None:
+            self._ticket.release(grace_seconds=grace_seconds)
+        if self._client is not None:
+            self._client.close()
+
+    def start(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Ask for the worker and wait until its Function is loaded; see `WorkerPool.lease`."""
+        started = time.monotonic()
+        self._ticket = placement.ask(self.need.request(), self._note)
+        try:
+            self._ready = self._await_ready(listener, interrupted)
+            self._client = WorkerClient(self._ready.address, self._ready.token)
+            listener(Starting("loading the Function"))
+            self.load_log = self._load(interrupted).log
+        except BaseException:
+            self.end(grace_seconds=0)
+            raise
+        self.started_seconds = time.monotonic() - started
+        listener(self._ready)
+
+    def _note(self, event: PlacementEvent) -> None:
+        """Take an event from the placement's thread."""
+        if isinstance(event, Lost):
+            self._lost = event
+            self._is_lost.set()
+        if isinstance(event, Lost | Wanted):
+            self._on_change()
+        self._news.put(event)
+
+    def _await_ready(self, listener: Listener, interrupted: Callable[[], bool]) -> Ready:
+        while True:
+            match self._next(interrupted):
+                case Ready() as ready:
+                    return ready
+                case Lost() as lost:
+                    raise self._loss(lost, "before it was ready")
+                case Wanted() | LoadReport() | LanceGpuError():
+                    pass
+                case event:
+                    listener(event)
+
+    def _load(self, interrupted: Callable[[], bool]) -> LoadReport:
+        threading.Thread(target=self._send_load, name="worker-load", daemon=True).start()
+        while True:
+            match self._next(interrupted):
+                case LoadReport(failure=None) as report:
+                    return report
+                case LoadReport() as report:
+                    raise self._load_failure(report)
+                case WorkerLost():
+                    raise self._loss(self.why_lost(CLOSE_GRACE_SECONDS), "while it loaded its Function")
+                case Lost() as lost:
+                    raise self._loss(lost, "while it loaded its Function")
+                case LanceGpuError() as error:
+                    raise error
+
+    def _send_load(self) -> None:
+        try:
+            self._news.put(self.client.load(self.need.load))
+        except LanceGpuError as exc:
+            self._news.put(exc)
+
+    def _next(self, interrupted: Callable[[], bool]) -> _News:
+        while True:
+            try:
+                return self._news.get(timeout=_INTERRUPT_SECONDS)
+            except Empty:
+                if interrupted():
+                    load = self.need.load
+                    raise Cancelled(f"cancelled while waiting for a worker for {load.function}") from None
+
+    def _loss(self, lost: Lost, when: str) -> WorkerLost:
+        load = self.need.load
+        return WorkerLost(
+            f"the worker for {load.function} version {load.version} ended {when}: {lost.message}",
+            cause=lost.cause,
+            function=load.function,
+            version=load.version,
+        )
+
+    def _load_failure(self, report: LoadReport) -> LoadFailed:
+        load, failure = self.need.load, report.failure
+        assert failure is not None
+        return LoadFailed(
+            f"{load.function} version {load.version} was not loaded: {failure.message}\n{failure.traceback}".rstrip(),
+            function=load.function,
+            version=load.version,
+            error_type=failure.error_type,
+            user_traceback=failure.traceback,
+            log=report.log,
+        )

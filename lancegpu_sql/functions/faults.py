@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import traceback
-from types import TracebackType
+from pathlib import Path
 from typing import Any, Literal
+
+_PACKAGE = str(Path(__file__).parent)
+_IMPORTLIB = str(Path(importlib.__file__).parent)
 
 Kind = Literal["raised", "wrong_type", "wrong_length", "load", "close"]
 
@@ -69,19 +73,12 @@ class LoadError(UserFaultError):
     kind: Kind = "load"
 
 
-def described(error: BaseException, skip_frames: int = 1) -> dict[str, Any]:
+def described(error: BaseException) -> dict[str, Any]:
     """Give the facts of what user code raised, as text.
 
     The exception itself goes no further: it may not pickle, may hold gigabytes, and its `str` may raise.
-
-    Parameters
-    ----------
-    error
-        As caught.
-    skip_frames
-        Frames of ours at the beginning of its traceback.
     """
-    return {"error_type": _type_name(error), "traceback_text": _traceback_text(error, skip_frames)}
+    return {"error_type": _type_name(error), "traceback_text": _traceback_text(error)}
 
 
 def summary(error: BaseException) -> str:
@@ -100,12 +97,17 @@ def _type_name(error: BaseException) -> str:
     )
 
 
-def _traceback_text(error: BaseException, skip_frames: int) -> str:
-    trace: TracebackType | None = error.__traceback__
-    for _ in range(skip_frames):
-        trace = trace.tb_next if trace is not None else None
+def _traceback_text(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and _is_ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
     try:
         return "".join(traceback.format_exception(type(error), error, trace))
     except BaseException:
         # Formatting runs user code too: the exception's `__str__`, its notes, its causes.
         return "".join(traceback.format_tb(trace)) + summary(error) + "\n"
+
+
+def _is_ours(filename: str) -> bool:
+    """Tell whether a frame belongs to what stands between the worker and user code: this package, or an import."""
+    return filename.startswith((_PACKAGE, _IMPORTLIB, "<frozen importlib"))

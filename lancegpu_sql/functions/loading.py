@@ -85,9 +85,7 @@ def _load_error(packed: Payload, action: str, error: BaseException) -> LoadError
     hint = ""
     if isinstance(error, ModuleNotFoundError):
         hint = f" The worker has no module {error.name!r}: install it in the worker's environment."
-    return LoadError(
-        f"{packed.name} could not be {action} ({summary(error)}).{hint}", **described(error, skip_frames=1)
-    )
+    return LoadError(f"{packed.name} could not be {action} ({summary(error)}).{hint}", **described(error))
 
 
 class LoadedFunction:

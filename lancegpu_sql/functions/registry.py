@@ -5,18 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
-from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, InitParameter, Parameter
+from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, GpuClassNotFound, InUse, InvalidFunction
-from lancegpu_sql.functions.arrow_types import format_type
 from lancegpu_sql.functions.binding import Bindable, Binding, bind
 from lancegpu_sql.functions.decorator import Function
-from lancegpu_sql.functions.identity import digest_of, python_version
-from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, FunctionOptions, check_placement, known_options
-from lancegpu_sql.functions.packaging import pack
+from lancegpu_sql.functions.definition import Definition, as_function, define, digest_of_function
+from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, check_placement, known_options
 
 # What is said to people goes through logging: seen without any set-up, and silenced or kept by the usual means.
 _log = logging.getLogger("lancegpu_sql.functions")
@@ -61,53 +58,6 @@ class RegisteredFunction:
         return f"<RegisteredFunction {self.name} version {self.version.version}>"
 
 
-@dataclass(frozen=True)
-class Definition:
-    """A Function version before the catalog has numbered it: what a live Function and a file's both come to."""
-
-    version: FunctionVersion
-    payload: bytes
-
-
-def define(function: Function) -> Definition:
-    """Take a Function's digest and pack it.
-
-    Raises
-    ------
-    InvalidFunction
-        It holds something that cannot be sent to a worker.
-    """
-    options, signature = function.options, function.signature
-    version = FunctionVersion(
-        name=function.name,
-        version=0,
-        digest=_digest(function),
-        parameters=tuple(
-            Parameter(name=each.name, type=format_type(each.type), nullable=each.nullable)
-            for each in signature.parameters
-        ),
-        output_type=format_type(signature.output_type),
-        output_nullable=signature.output_nullable,
-        calling=signature.calling,
-        is_class=signature.is_class,
-        init_parameters=tuple(
-            InitParameter(name=each.name, required=each.required, default=each.default)
-            for each in signature.init_parameters
-        ),
-        deterministic=options.deterministic,
-        env=dict(options.env),
-        python_version=python_version(),
-        created_at=datetime.now(UTC),
-        placement=FunctionPlacement(**options.placement()),
-    )
-    return Definition(version, pack(function.target, signature, name=function.name))
-
-
-def _digest(function: Function) -> str:
-    options = function.options
-    return digest_of(function.target, function.signature, env=options.env, deterministic=options.deterministic)
-
-
 def register(
     catalog: Catalog,
     gpu_classes: GpuClassLimits,
@@ -148,21 +98,6 @@ def register(
         The name differs only by case from another Function's.
     """
     return register_definition(catalog, gpu_classes, define(as_function(target, name, **options)))
-
-
-def as_function(target: Function | Callable[..., Any], name: str | None = None, **options: Any) -> Function:
-    """Make a Function of a callable and options, or give a Function with some of its options changed.
-
-    Raises
-    ------
-    InvalidFunction, InvalidName
-        The callable or an option makes no sense.
-    """
-    if name is not None:
-        options["name"] = name
-    if isinstance(target, Function):
-        return target.changed(**options)
-    return Function(target, FunctionOptions(**known_options(options)))
 
 
 def register_definition(catalog: Catalog, gpu_classes: GpuClassLimits, definition: Definition) -> FunctionVersion:
@@ -211,7 +146,7 @@ def registered_version(
         return known
     if not isinstance(function, Function):
         raise InvalidFunction(f"{function!r} is no Function: decorate it with @function, or use db.get_function(...).")
-    known_version = catalog.find_function(function.name, _digest(function))
+    known_version = catalog.find_function(function.name, digest_of_function(function))
     return known_version or register(catalog, gpu_classes, function)
 
 

@@ -1,0 +1,163 @@
+"""Reading the Functions of a file in a process of their own: the file's code never runs in the caller's.
+
+`python -m lancegpu_sql.functions.inspection FILE [NAME]` is that process. It answers with JSON on its standard
+output; what the file prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from lancegpu_sql import errors
+from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.errors import InvalidFunction, LanceGpuError, LoadFailed, LoadTimeout
+from lancegpu_sql.functions.decorator import Function
+from lancegpu_sql.functions.definition import Definition, as_function, define
+from lancegpu_sql.functions.faults import described, summary
+
+_TOLD_CHARACTERS = 4000  # of what a dead process printed: enough for a traceback
+
+
+def inspect_file(
+    path: str | os.PathLike[str], name: str | None = None, *, timeout_seconds: float = 300.0
+) -> tuple[Definition, ...]:
+    """Read the Functions of a Python file, in a process of their own.
+
+    Parameters
+    ----------
+    path
+        The file. One in a package is imported as its module, so that its relative imports work.
+    name
+        Of one Function; all that the file defines if left out. An undecorated function or class is found as well.
+    timeout_seconds
+        For importing the file.
+
+    Returns
+    -------
+    tuple of Definition
+        For `registry.register_definition`, in the order in which the file defines them.
+
+    Raises
+    ------
+    InvalidFunction, InvalidName
+        There is no such file, it has no Functions, or one makes no sense.
+    LoadFailed
+        The file raised; `user_traceback` says where.
+    LoadTimeout
+        It took longer than `timeout_seconds`.
+    """
+    file = Path(path).expanduser().resolve()
+    if not file.is_file() or file.suffix != ".py":
+        raise InvalidFunction(f"{path} is no Python file: give the path of a .py file that defines Functions.")
+    command = [sys.executable, "-m", "lancegpu_sql.functions.inspection", str(file), *([name] if name else [])]
+    here = str(Path(__file__).parents[2])
+    search_path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    try:
+        process = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_seconds,
+            env={**os.environ, "PYTHONPATH": search_path},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LoadTimeout(
+            f"{path} was not imported within {timeout_seconds:g} seconds. Load models in the __init__ of a class, not "
+            "when the file is imported."
+        ) from None
+    return _answer(path, process)
+
+
+def _answer(path: str | os.PathLike[str], process: subprocess.CompletedProcess[bytes]) -> tuple[Definition, ...]:
+    try:
+        answer = json.loads(process.stdout)
+    except ValueError:
+        told = process.stderr.decode(errors="replace")[-_TOLD_CHARACTERS:]
+        raise LoadFailed(
+            f"{path} ended its process (exit status {process.returncode}) while it was imported.", user_traceback=told
+        ) from None
+    if "error" in answer:
+        raise getattr(errors, answer["error"])(answer["message"], **answer["facts"])
+    return tuple(
+        Definition(FunctionVersion.model_validate(each["version"]), base64.b64decode(each["payload"]))
+        for each in answer["functions"]
+    )
+
+
+def _inspected(file: Path, name: str | None) -> dict[str, Any]:
+    """Import a file and define its Functions, in this process."""
+    try:
+        definitions = [define(function) for function in _functions_of(file, name)]
+    except LanceGpuError as problem:
+        facts = {key: value for key, value in problem.facts.items() if isinstance(value, (str, int, float, type(None)))}
+        return {"error": type(problem).__name__, "message": problem.message, "facts": facts}
+    return {
+        "functions": [
+            {"version": each.version.model_dump(mode="json"), "payload": base64.b64encode(each.payload).decode()}
+            for each in definitions
+        ]
+    }
+
+
+def _functions_of(file: Path, name: str | None) -> list[Function]:
+    module = _imported(file)
+    found = list({id(value): value for value in vars(module).values() if _is_defined_in(module, value)}.values())
+    if name is None:
+        if not found:
+            raise InvalidFunction(f"{file} defines no Functions: decorate one with @function, or name a plain one.")
+        return found
+    chosen = next((value for value in found if value.name == name), getattr(module, name, None))
+    if not callable(chosen):
+        there_are = ", ".join(value.name for value in found) or "none"
+        raise InvalidFunction(f"{file} defines no Function {name!r}. Those it defines: {there_are}.")
+    return [as_function(chosen)]
+
+
+def _is_defined_in(module: Any, value: object) -> bool:
+    return isinstance(value, Function) and value.target.__module__ == module.__name__
+
+
+def _imported(file: Path) -> Any:
+    root, parts = file.parent, [] if file.stem == "__init__" else [file.stem]
+    while (root / "__init__.py").exists():
+        parts.insert(0, root.name)
+        root = root.parent
+    module_name = ".".join(parts)
+    if not all(part.isidentifier() for part in parts):
+        raise InvalidFunction(f"{file} cannot be imported as {module_name!r}: rename it to letters, digits and _.")
+    sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(module_name)
+    except LanceGpuError:
+        raise
+    except BaseException as error:  # the file's own code: SystemExit and KeyboardInterrupt are its faults too
+        facts = described(error)
+        raise LoadFailed(
+            f"{file} could not be imported ({summary(error)}).",
+            error_type=facts["error_type"],
+            user_traceback=facts["traceback_text"],
+        ) from None
+    if Path(getattr(module, "__file__", None) or "").resolve() != file:
+        raise InvalidFunction(f"{file} has the name of another module, {module_name}: rename the file.")
+    return module
+
+
+def _main(file: str, name: str | None = None) -> None:
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what the file prints must not stand in the answer
+    sys.path[:] = [entry for entry in sys.path if entry]  # the caller's folder is not the file's
+    text = json.dumps(_inspected(Path(file), name)).encode()
+    with os.fdopen(answer, "wb") as stream:
+        stream.write(text)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

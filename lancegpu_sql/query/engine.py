@@ -1,0 +1,62 @@
+"""The door to DuckDB: how a connection is made, and what its errors become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import duckdb
+
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError, StorageError
+
+# SQL must not reach Python variables, nor fetch code over the network on its own. Reading and writing files stays
+# allowed: the caller could do it without SQL.
+_SETTINGS: dict[str, str | bool] = {
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+}
+# A streamed result fills this buffer before its first batch is handed out; DuckDB's own 10 MiB would make a reader of a
+# slow query wait for most of it. A larger one is no faster.
+STREAMING_BUFFER = "256KiB"
+
+_MISSING_TABLE = re.compile(r"Catalog Error: Table with name (.*?) does not exist!", re.DOTALL)
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A new engine in memory, of which every cursor is a connection of its own."""
+    return duckdb.connect(":memory:", config=dict(_SETTINGS))
+
+
+def new_cursor(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """A connection to the same engine, with its own temporary names and one open stream at a time."""
+    cursor = engine.cursor()
+    cursor.execute(f"SET streaming_buffer_size = '{STREAMING_BUFFER}'")
+    return cursor
+
+
+def missing_table(error: duckdb.Error) -> str | None:
+    """The name of the table for whose lack a query was refused."""
+    found = _MISSING_TABLE.match(str(error)) if isinstance(error, duckdb.CatalogException) else None
+    return found[1] if found else None
+
+
+def error_for(error: Exception) -> LanceGpuError:
+    """What a DuckDB error is called here."""
+    message = str(error)
+    if "the stream registered as" in message or "from the object registered as" in message:
+        return StorageError(f"A table could not be read to its end. {message}")
+    if isinstance(error, duckdb.IOException):
+        return StorageError(message)
+    return InvalidQuery(message)
+
+
+@contextmanager
+def duckdb_errors() -> Iterator[None]:
+    """Raise ours instead of DuckDB's errors."""
+    try:
+        yield
+    except duckdb.Error as exc:
+        raise error_for(exc) from exc

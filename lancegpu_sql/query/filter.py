@@ -1,0 +1,122 @@
+"""Which rows of a table satisfy a condition, in DuckDB's meaning of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError
+from lancegpu_sql.query.engine import connect, duckdb_errors
+from lancegpu_sql.query.readable import readable_field, to_readable
+from lancegpu_sql.sql.names import quote
+from lancegpu_sql.sql.predicate import columns_of
+from lancegpu_sql.tables.snapshot import Snapshot
+
+_ADDRESS = "_rowaddr"
+_ROWS = "lancegpu_rows"
+
+
+def matching_row_addresses(snapshot: Snapshot, predicate: str, fragment_id: int) -> npt.NDArray[np.uint64]:
+    """Where the rows of one fragment lie for which a condition is true; see `RowFilter`."""
+    with RowFilter(snapshot, predicate) as row_filter:
+        return row_filter.addresses(fragment_id)
+
+
+class RowFilter:
+    """A condition over one version of a table, to be asked fragment by fragment.
+
+    DuckDB alone decides: nothing is pushed down to Lance, whose meaning of a condition differs in places. Only the
+    columns that the condition names are read.
+
+    Parameters
+    ----------
+    snapshot
+        The version of the table.
+    predicate
+        One expression in DuckDB's SQL over its visible columns, without subqueries.
+
+    Raises
+    ------
+    InvalidQuery
+        It is no such expression, or names a column that the table lacks.
+    """
+
+    def __init__(self, snapshot: Snapshot, predicate: str) -> None:
+        self._snapshot = snapshot
+        visible = snapshot.schema.names
+        wanted = columns_of(predicate, visible)
+        self._columns = list(visible) if wanted is None else list(wanted)
+        self._schema = pa.schema(
+            [readable_field(snapshot.schema.field(name)) for name in self._columns] + [pa.field(_ADDRESS, pa.uint64())]
+        )
+        self._failure: LanceGpuError | None = None
+        self._engine = connect()
+        try:
+            self._query = self._checked(predicate)
+        except BaseException:
+            self._engine.close()
+            raise
+
+    def addresses(self, fragment_id: int) -> npt.NDArray[np.uint64]:
+        """The row addresses of a fragment's live rows for which the condition is true, not null, ascending.
+
+        Returns
+        -------
+        numpy array of uint64
+            In memory: these addresses, and some batches of the columns that are read.
+        """
+        found = [np.empty(0, dtype=np.uint64)]
+        with duckdb_errors():
+            cursor = self._engine.cursor()
+            try:
+                cursor.register(_ROWS, pa.RecordBatchReader.from_batches(self._schema, self._rows(fragment_id)))
+                for batch in cursor.sql(self._query).to_arrow_reader(1_000_000):
+                    found.append(batch.column(0).to_numpy())  # noqa: PERF401  # a stream, not a list
+            except duckdb.Error:
+                if self._failure is not None:
+                    raise self._failure from None
+                raise
+            finally:
+                cursor.close()
+        addresses: npt.NDArray[np.uint64] = np.concatenate(found)
+        addresses.sort()
+        return addresses
+
+    def close(self) -> None:
+        """End the engine."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _rows(self, fragment_id: int) -> Iterator[Any]:
+        try:
+            for batch in self._snapshot.scan(self._columns, fragment_ids=[fragment_id], row_address=True):
+                yield to_readable(batch, self._schema)
+        except LanceGpuError as exc:
+            self._failure = exc  # DuckDB would pass on its words only
+            raise
+
+    def _checked(self, predicate: str) -> str:
+        """The whole query, once DuckDB has read it and found every name."""
+        source = f"{_ROWS} AS {quote(self._snapshot.name)}"
+        query = f"SELECT {_ADDRESS} FROM {source} WHERE (\n{predicate}\n)"  # noqa: S608  # the caller's own
+        with duckdb_errors():
+            empty = self._engine.cursor()
+            if empty.get_table_names(query) != {_ROWS}:  # it leaves out what is registered already
+                raise InvalidQuery(f"The condition {predicate.strip()!r} must not read other tables.")
+            empty.register(_ROWS, self._schema.empty_table())
+            empty.sql(query)
+            empty.close()
+        return query

@@ -1,0 +1,54 @@
+"""Types that Lance stores and DuckDB cannot read, and what it reads instead."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+_MOST_DECIMAL_DIGITS = 38
+
+
+def is_blob(field: pa.Field) -> bool:
+    """Whether Lance stores a column's bytes apart from it, and hands out descriptions unless asked for the bytes."""
+    extension = getattr(field.type, "extension_name", "")
+    return extension.startswith("lance.blob") or (field.metadata or {}).get(b"lance-encoding:blob") == b"true"
+
+
+def readable_type(stored: pa.DataType) -> pa.DataType:
+    """The type under which DuckDB reads a stored one: itself, or the next wider that DuckDB has.
+
+    ``halffloat`` becomes ``float``, at any depth; ``decimal256`` becomes ``decimal128`` where its scale allows.
+    """
+    if pa.types.is_float16(stored):
+        return pa.float32()
+    if pa.types.is_decimal256(stored) and stored.scale <= _MOST_DECIMAL_DIGITS:
+        return pa.decimal128(min(stored.precision, _MOST_DECIMAL_DIGITS), stored.scale)
+    if pa.types.is_struct(stored):
+        return pa.struct([_readable_child(field) for field in stored])
+    if pa.types.is_map(stored):
+        return pa.map_(readable_type(stored.key_type), readable_type(stored.item_type))
+    if pa.types.is_fixed_size_list(stored):
+        return pa.list_(_readable_child(stored.value_field), stored.list_size)
+    if pa.types.is_large_list(stored):
+        return pa.large_list(_readable_child(stored.value_field))
+    if pa.types.is_list(stored):
+        return pa.list_(_readable_child(stored.value_field))
+    return stored
+
+
+def readable_field(field: pa.Field) -> pa.Field:
+    """A column as DuckDB reads it."""
+    kind = pa.large_binary() if is_blob(field) else readable_type(field.type)
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _readable_child(field: pa.Field) -> pa.Field:
+    return field.with_type(readable_type(field.type))
+
+
+def to_readable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same rows under the types that DuckDB reads."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from pydantic import PositiveInt
+from pydantic import FiniteFloat, PositiveInt
 
 from lancegpu_sql.catalog.models import Model, ProcessIdentity
 from lancegpu_sql.placement.request import Waiting
@@ -31,7 +31,7 @@ class Claim(Model):
     candidates: tuple[str, ...]
     gpus: PositiveInt
     max_workers: int | None = None
-    asked_at: float
+    asked_at: FiniteFloat
     mailbox: str
     process: ProcessIdentity
     worker: ProcessIdentity | None = None

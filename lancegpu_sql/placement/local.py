@@ -92,7 +92,7 @@ class LocalPlacement:
         if gpu_class is None:
             return max(1, available_cores() // cpus)
         site = self._open()
-        request = WorkerRequest("", "", "", "", 0, gpu_class, gpus, cpus, {}, float("inf"))
+        request = WorkerRequest("", "", "", "", 0, gpu_class, gpus, cpus, {}, 0.0)
         return room(site.claims.look(), self._claim(site, request, self._devices(gpu_class)))
 
     def close(self) -> None:

@@ -82,6 +82,11 @@ class LocalTicket:
         """Whether its worker was started and is not known to be gone."""
         return self._process is not None and not self._gone.is_set()
 
+    @property
+    def worker_pid(self) -> int | None:
+        """The process id of its worker, once it was started."""
+        return self._process.pid if self._process is not None else None
+
     def assign(self, job_id: str, owner: str) -> None:  # noqa: ARG002 - a cluster labels its pod with it
         """Name the job that uses the worker from now on, for the messages of those who wait behind it."""
         self._site.claims.change(self.request.request_id, owner=owner)

@@ -47,6 +47,7 @@ class Mailbox:
     def new_socket_path(self) -> Path:
         """Return a path for a worker's socket, short enough for the kernel."""
         self._sockets_made += 1
+        self.folder.mkdir(mode=0o700, exist_ok=True)  # whoever cleared the runtime folder took it away too
         path = self.folder / f"{self._sockets_made}.sock"
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH_BYTES:
             return path

@@ -10,13 +10,12 @@ from lancegpu_sql.errors import StorageError
 
 
 def default_runtime_folder() -> Path:
-    """Return the user's runtime folder on this host, or what LANCEGPU_RUNTIME_FOLDER names.
+    """Return the user's runtime folder on this host.
 
-    Not below XDG_RUNTIME_DIR: a login has one and a service or cron job of the same user has none, and two folders would
-    be two ledgers, each of which gives the same device away.
+    Not below XDG_RUNTIME_DIR, nor TMPDIR: a login, a service and a cron job of one user differ in these, and two folders
+    would be two ledgers, each of which gives the same device away.
     """
-    chosen = os.environ.get("LANCEGPU_RUNTIME_FOLDER")
-    return Path(chosen) if chosen else Path(f"/tmp/lancegpu-{os.getuid()}")  # noqa: S108 - its owner is checked
+    return Path(f"/tmp/lancegpu-{os.getuid()}")  # noqa: S108 - its owner is checked
 
 
 def open_runtime_folder(folder: Path) -> None:
@@ -31,12 +30,11 @@ def open_runtime_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.lstat()
         if found.st_uid != os.getuid():
-            owner = f"user {found.st_uid}"
-            raise _unusable(folder, f"it belongs to {owner}")
+            raise _unusable(folder, f"it belongs to another user (number {found.st_uid})")
         if not stat.S_ISDIR(found.st_mode):
             raise _unusable(folder, "it is a link")
         if found.st_mode & 0o077:
-            folder.chmod(0o700)
+            raise _unusable(folder, f"others may enter it (chmod 700 {folder} closes it)")
     except OSError as exc:
         raise _unusable(folder, exc.strerror or str(exc)) from exc
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -46,6 +44,6 @@ def open_runtime_folder(folder: Path) -> None:
 def _unusable(folder: Path, reason: str) -> StorageError:
     return StorageError(
         f"the runtime folder {folder}, in which processes share this machine's devices, cannot be used: {reason}; "
-        "set LANCEGPU_RUNTIME_FOLDER to another folder, the same one for all your processes on this host",
+        "set LANCEGPU_RUNTIME_FOLDER to a folder that can, the same one for all your processes on this host",
         path=str(folder),
     )

@@ -41,7 +41,7 @@ class JobContext:
         self._pace = Pace()
         self._phase_since = time.monotonic()
         self._phases: dict[str, float] = {}
-        self._spent: dict[str, Any] = {}
+        self._workers: dict[str, dict[str, float]] = {}
 
     def waiting(self, waiting_on: WaitingOn) -> None:
         """Say for what the job waits; saying the same again is no news."""
@@ -124,15 +124,13 @@ class JobContext:
         if refused is not None:
             self.event("log_lost", f"The job's log cannot be written ({refused}); later lines of it are left out.")
 
-    def timings(self, timings: Mapping[str, Any]) -> None:
-        """Say how time was spent so far, e.g. ``{"workers": {NAME: {"computing_seconds": …}}}``.
-
-        A key replaces what it said before; ``phases`` is this context's own.
-        """
+    def timings(self, worker: str, **seconds: float) -> None:
+        """Say how one worker has spent its time so far, e.g. ``starting_seconds=…, computing_seconds=…``."""
         with self._journal.changed:
             if self._closed:
                 return
-            self._spent |= json_safe(timings)
+            spent = {name: round(value, 3) for name, value in seconds.items()}
+            self._workers = {**self._workers, worker: {**self._workers.get(worker, {}), **spent}}
             self._journal.put(timings=self._timings())
 
     def check_cancelled(self) -> None:
@@ -163,4 +161,4 @@ class JobContext:
 
     def _timings(self) -> dict[str, Any]:
         phases = {phase: round(seconds, 3) for phase, seconds in self._phases.items()}
-        return self._spent | {"phases": phases}
+        return {"phases": phases, "workers": self._workers}

@@ -116,7 +116,7 @@ def test_a_new_reason_is_news_and_waiting_counts_from_its_start(runner: JobRunne
         return {}
 
     job = start(runner, work)
-    record = seen(catalog, job, lambda record: kinds(catalog, job.id).count("waiting") == 2)
+    record = seen(catalog, job, lambda record: record.waiting_on is not None and record.waiting_on.message == "no node")
     assert record.waiting_on == FULL.model_copy(update={"message": "no node"})
     job.cancel()
 
@@ -142,7 +142,8 @@ def test_progress_is_written_while_the_work_goes_on(catalog: Catalog, runner: Jo
 def test_timings_tell_phases_and_workers(catalog: Catalog, runner: JobRunner) -> None:
     def work(context: JobContext) -> dict[str, Any]:
         context.running("computing")
-        context.timings({"workers": {"one": {"computing_seconds": 1.5}}})
+        context.timings("one", computing_seconds=1.0)
+        context.timings("one", starting_seconds=0.5, computing_seconds=1.5)
         context.running("publishing")
         return {}
 
@@ -152,7 +153,7 @@ def test_timings_tell_phases_and_workers(catalog: Catalog, runner: JobRunner) ->
     assert timings is not None
     assert (set(timings["phases"]), timings["workers"]["one"]) == (
         {"computing", "publishing"},
-        {"computing_seconds": 1.5},
+        {"computing_seconds": 1.5, "starting_seconds": 0.5},
     )
 
 
@@ -169,7 +170,7 @@ def test_a_late_report_changes_nothing(runner: JobRunner) -> None:
     contexts[0].waiting(FULL)
     contexts[0].running("computing")
     contexts[0].progress(rows_computed=1)
-    contexts[0].timings({"workers": {}})
+    contexts[0].timings("one", computing_seconds=1.0)
     assert job.record == ended
 
 

@@ -7,6 +7,7 @@ another module is that module's matter; everything else travels with the Functio
 from __future__ import annotations
 
 import builtins
+import copyreg
 import functools
 import hashlib
 import sys
@@ -238,7 +239,8 @@ class Content:
     def _add_state(self, value: Any) -> None:
         """Add an object as pickle would take it apart."""
         try:
-            reduced = value.__reduce_ex__(4)
+            reducer = copyreg.dispatch_table.get(type(value))
+            reduced = value.__reduce_ex__(4) if reducer is None else reducer(value)
         except Exception as problem:
             raise _NoValueError from problem
         if isinstance(reduced, str):

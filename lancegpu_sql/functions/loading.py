@@ -22,7 +22,7 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.faults import LoadError, UserCodeError, described, summary
 from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.functions.results import array_of, checked_batch
-from lancegpu_sql.functions.shipped_module import extend_search_path, import_shipped
+from lancegpu_sql.functions.shipped_module import extend_search_path, import_shipped, show_source
 
 __all__ = ["LoadedFunction", "load"]
 
@@ -57,6 +57,8 @@ def load(payload: bytes, bound: Mapping[str, Any] | None = None, *, concurrency:
             f"cannot run here. Register it again under Python {here}, or give the worker {packed.python_version}."
         )
     extend_search_path(packed.search_path)
+    for path, source in packed.sources.items():
+        show_source(path, source)
     target = _target(packed)
     call = _initialised(packed, target, bound or {}) if packed.is_class else target
     return LoadedFunction(packed, call, concurrency)

@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-import threading
 import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 
-from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.code import code_form, nested_codes
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.identity import python_version
 from lancegpu_sql.functions.payload import ModuleSource, Payload
+from lancegpu_sql.functions.pickling import pickled
 from lancegpu_sql.functions.signature import Signature
-
-# cloudpickle keeps one list, for the whole process, of modules to pickle by value.
-_pickling = threading.Lock()
 
 
 def pack(target: Callable[..., Any], signature: Signature, *, name: str | None = None) -> bytes:
@@ -53,6 +48,7 @@ def pack(target: Callable[..., Any], signature: Signature, *, name: str | None =
     """
     name = name or str(getattr(target, "__name__", "function"))
     module = _module_source(target)
+    pickle, sources = (b"", {}) if module is not None else pickled(target, name)
     return Payload(
         name=name,
         python_version=python_version(),
@@ -63,7 +59,8 @@ def pack(target: Callable[..., Any], signature: Signature, *, name: str | None =
         output_field=pa.field("value", signature.output_type, signature.output_nullable),
         search_path=tuple(dict.fromkeys(_search_path())),
         module=module,
-        pickled=b"" if module is not None else _pickled(target, name),
+        sources=sources,
+        pickled=pickle,
     ).to_bytes()
 
 
@@ -119,22 +116,3 @@ def _search_path() -> Iterator[str]:
         inside = any(folder.is_relative_to(path) for path in own if path.name != "bin")
         if folder.exists() and not inside:
             yield str(folder)
-
-
-def _pickled(target: Any, name: str) -> bytes:
-    module = sys.modules.get(getattr(target, "__module__", None) or "")
-    by_value = module is not None and module.__name__ not in ("__main__", *sys.builtin_module_names)
-    with _pickling:
-        try:
-            if by_value:
-                cloudpickle.register_pickle_by_value(module)
-            return bytes(cloudpickle.dumps(target, protocol=5))
-        except Exception as problem:  # pickling runs the objects' own code
-            raise InvalidFunction(
-                f"{name} holds something that cannot be sent to a worker ({type(problem).__name__}: {problem}). "
-                "Make such things (connections, locks, open files, loaded models) in the __init__ of a class, which "
-                "runs on the worker, or import them from a module."
-            ) from problem
-        finally:
-            if by_value and module is not None and module.__name__ in cloudpickle.list_registry_pickle_by_value():
-                cloudpickle.unregister_pickle_by_value(module)

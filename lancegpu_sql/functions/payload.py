@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +56,8 @@ class Payload:
         Folders of the packing process's `sys.path` beyond Python's own.
     module
         Where it stands, or None where it is pickled.
+    sources
+        Text of the files that pickled code comes from, for tracebacks.
     pickled
         The undecorated object, by cloudpickle.
     """
@@ -68,6 +71,7 @@ class Payload:
     output_field: pa.Field
     search_path: tuple[str, ...]
     module: ModuleSource | None
+    sources: Mapping[str, str] = field(default_factory=dict)
     pickled: bytes = b""
 
     def to_bytes(self) -> bytes:
@@ -76,7 +80,7 @@ class Payload:
             "input_schema": _schema_text(self.input_schema),
             "output_field": _schema_text(pa.schema([self.output_field])),
         }
-        names = ("name", "python_version", "calling", "is_class", "by_keyword", "search_path")
+        names = ("name", "python_version", "calling", "is_class", "by_keyword", "search_path", "sources")
         header: dict[str, Any] = {name: getattr(self, name) for name in names} | schemas
         header["module"] = None if self.module is None else asdict(self.module)
         text = json.dumps(header, sort_keys=True).encode()

@@ -33,6 +33,14 @@ def extend_search_path(folders: Iterable[str]) -> None:
     importlib.invalidate_caches()
 
 
+def show_source(path: str, source: str) -> None:
+    """Let tracebacks show the lines that run, whatever the file says here.
+
+    Without a time of change, `linecache` never asks the disk.
+    """
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+
+
 class _Shipped(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
     """Finds and loads one module; and stands in for its parent packages where the disk has none."""
 
@@ -41,8 +49,7 @@ class _Shipped(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self._source = source
         self._path = path or f"<source of {module}>"
         self._is_package = is_package
-        # Without an mtime, `linecache` never asks the disk: tracebacks show the lines that run.
-        linecache.cache[self._path] = (len(source), None, source.splitlines(keepends=True), self._path)
+        show_source(self._path, source)
 
     def find_spec(
         self,

@@ -83,7 +83,9 @@ def test_a_word_of_sql_is_answered_with_arrows(text: str, word: str) -> None:
         parse_type(text)
 
 
-@pytest.mark.parametrize(("text", "says"), [("decimal128(99, 2)", "precision"), ("fixed_size_list<int8, 0>", "at least 1")])
+@pytest.mark.parametrize(
+    ("text", "says"), [("decimal128(99, 2)", "precision"), ("fixed_size_list<int8, 0>", "at least 1")]
+)
 def test_what_arrow_cannot_make_says_why(text: str, says: str) -> None:
     with pytest.raises(InvalidFunction, match=says):
         parse_type(text)

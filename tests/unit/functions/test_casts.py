@@ -86,10 +86,12 @@ TEXT = (Parameter(name="text", type="utf8", nullable=True),)
 
 
 def test_a_binding_to_a_missing_column_lists_those_there_are() -> None:
-    with pytest.raises(InvalidBinding, match="no column 'body'.*id, text"):
-        check_arguments("embed", TEXT, {"text": ColumnRef("body")}, pa.schema([("id", pa.int64()), ("text", pa.utf8())]))
+    with pytest.raises(InvalidBinding, match=r"no column 'body'.*id, text"):
+        check_arguments(
+            "embed", TEXT, {"text": ColumnRef("body")}, pa.schema([("id", pa.int64()), ("text", pa.utf8())])
+        )
 
 
 def test_a_binding_to_a_column_of_another_type_names_it() -> None:
-    with pytest.raises(InvalidBinding, match="column 'id' cannot be 'text': .*int64"):
+    with pytest.raises(InvalidBinding, match=r"column 'id' cannot be 'text': .*int64"):
         check_arguments("embed", TEXT, {"text": ColumnRef("id")}, pa.schema([("id", pa.int64())]))

@@ -98,7 +98,7 @@ def test_a_record_batch_has_the_columns_of_the_input_schema() -> None:
 
 
 def test_an_output_schema_of_several_fields_makes_a_struct() -> None:
-    def f(text: str): ...  # noqa: ANN202
+    def f(text: str): ...
 
     output = pa.schema([("label", pa.utf8()), ("score", pa.float32())])
     assert signature_of(f, output_schema=output).output_type == pa.struct(list(output))
@@ -129,8 +129,8 @@ def test_an_annotation_may_name_what_only_a_closure_holds() -> None:
 
 
 def _bad_functions() -> list[tuple[Callable[..., Any], str]]:
-    def no_type(text) -> int: ...  # type: ignore[no-untyped-def]  # noqa: ANN001
-    def no_result(text: str): ...  # type: ignore[no-untyped-def]  # noqa: ANN202
+    def no_type(text) -> int: ...  # type: ignore[no-untyped-def]
+    def no_result(text: str): ...  # type: ignore[no-untyped-def]
     def nothing(text: str) -> None: ...
     def anything(text: Any) -> int: ...
     def two_types(text: str | int) -> int: ...

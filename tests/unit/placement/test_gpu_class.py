@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lancegpu_sql.errors import InvalidGpuClass
+from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, diff, parse_bytes
+from lancegpu_sql.placement.gpu_class_file import dump_gpu_classes, load_gpu_classes, parse_gpu_classes
+
+FULL = """\
+gpu_classes:
+  - name: l4
+    resource_name: nvidia.com/gpu
+    node_selector: {cloud.google.com/gke-accelerator: nvidia-l4}
+    tolerations:
+      - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+      - {key: spot, value: "true", effect: NoExecute, tolerationSeconds: 60}
+    gpu_model: NVIDIA L4
+    gpu_memory_bytes: 24GiB
+    max_gpu_count_per_worker: 2
+    max_workers: 8
+    local: {devices: auto}
+  - name: mine
+    gpu_memory_bytes: 1000
+    local: {devices: [0, 1]}
+  - name: pretended
+    local:
+      simulated: 2
+"""
+
+
+def refusal(text: str) -> InvalidGpuClass:
+    with pytest.raises(InvalidGpuClass) as caught:
+        parse_gpu_classes(text, "classes.yaml")
+    return caught.value
+
+
+def test_a_file_is_read_in_its_order() -> None:
+    assert [one.name for one in parse_gpu_classes(FULL, "f")] == ["l4", "mine", "pretended"]
+
+
+def test_every_key_is_read() -> None:
+    l4 = parse_gpu_classes(FULL, "f")[0]
+    assert l4.node_selector == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
+    assert [toleration.toleration_seconds for toleration in l4.tolerations] == [None, 60]
+    assert (l4.gpu_model, l4.gpu_memory_bytes) == ("NVIDIA L4", 24 * 1024**3)
+    assert (l4.max_gpu_count_per_worker, l4.max_workers) == (2, 8)
+    assert l4.local == LocalDevices(devices="auto")
+
+
+def test_only_simulated_classes_say_that_they_are() -> None:
+    assert [one.simulated for one in parse_gpu_classes(FULL, "f")] == [False, False, True]
+
+
+def test_what_is_dumped_reads_as_the_same() -> None:
+    classes = parse_gpu_classes(FULL, "f")
+    assert parse_gpu_classes(dump_gpu_classes(classes), "g") == classes
+
+
+def test_a_spec_reads_as_the_same() -> None:
+    for one in parse_gpu_classes(FULL, "f"):
+        assert GpuClass.from_spec(one.spec()) == one
+
+
+def test_a_spec_holds_what_was_declared_and_no_defaults() -> None:
+    assert GpuClass(name="l4", local=LocalDevices(simulated=2)).spec() == {"name": "l4", "local": {"simulated": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (
+            "gpu_classes:\n- name: l4\n  gpu_modell: x\n",
+            3,
+            "class 'l4': unknown key 'gpu_modell', did you mean 'gpu_model'?",
+        ),
+        ("gpu_classes:\n- name: l4\n  local:\n    device: auto\n", 4, "valid keys: devices, simulated"),
+        ("gpu_classes:\n- name: l4\n  tolerations:\n  - keyy: a\n", 4, "valid keys: key, operator, value, effect"),
+        ("gpu_classes:\n- name: a\n- gpu_model: x\n", 3, "the key 'name' is missing; valid keys: name, resource_name"),
+        ("gpu_classes:\n- name: l4\n\n  max_workers: many\n", 4, "max_workers: Input should be a valid integer"),
+        ("gpu_classes:\n- name: l4\n  max_workers: true\n", 3, "(got True)"),
+        ("gpu_classes:\n- name: l4\n  max_workers: 0\n", 3, "greater than 0"),
+        ("gpu_classes:\n- name: l4\n  gpu_memory_bytes: 24 gigs\n", 3, "a text such as '24GiB'"),
+        ("gpu_classes:\n- name: l4\n  local: {devices: auto, simulated: 1}\n", 3, "either devices"),
+        ("gpu_classes:\n- name: l4\n  local: {}\n", 3, "either devices"),
+        ("gpu_classes:\n- name: l4\n  local: {devices: [0, 0]}\n", 3, "listed twice: [0, 0]"),
+        ("gpu_classes:\n- name: l4\n  local: {devices: [-1]}\n", 3, "greater than or equal to 0"),
+        ("gpu_classes:\n- name: l4\n- name: L4\n", 3, "class 'L4' stands twice; the first is in line 2"),
+        ("gpu_classes:\n- name: l4\n  name: l5\n", 3, "key 'name' stands twice; the first is in line 2"),
+        ("gpu_classes:\n- name: has blanks\n", 2, "name: String should match pattern"),
+        ("gpu_classes:\n- l4\n", 2, "a class should be a mapping with the keys name"),
+        ("gpu_classes:\n- name: [\n", 3, "it is no YAML"),
+        ("- name: l4\n", 1, "a list of classes under the key 'gpu_classes'"),
+        ("", 1, "a list of classes under the key 'gpu_classes'"),
+        ("gpu_classes: []\nclasses: []\n", 2, "unknown key 'classes', did you mean 'gpu_classes'?"),
+        ("gpu_classes: &a\n- *a\n", 1, "refers to itself"),
+    ],
+)
+def test_a_mistake_is_told_with_its_line(text: str, line: int, words: str) -> None:
+    error = refusal(text)
+    assert error.facts["line"] == line
+    assert f"classes.yaml:{line}: " in error.message
+    assert words in error.message
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    error = refusal("gpu_classes:\n- name: a\n  b: 1\n- name: c\n  d: 1\n")
+    assert [line.partition(": ")[0] for line in error.message.splitlines()] == ["classes.yaml:3", "classes.yaml:5"]
+
+
+def test_an_unknown_key_carries_the_valid_ones() -> None:
+    assert refusal("gpu_classes:\n- name: a\n  local: {x: 1}\n").facts["valid_keys"] == ("devices", "simulated")
+
+
+def test_a_file_without_classes_is_fine() -> None:
+    assert parse_gpu_classes("gpu_classes: []\n", "f") == ()
+
+
+def test_a_merge_key_shares_what_classes_have_in_common() -> None:
+    text = "gpu_classes:\n- &a {name: a, gpu_model: NVIDIA L4}\n- {<<: *a, name: b}\n"
+    assert [(one.name, one.gpu_model) for one in parse_gpu_classes(text, "f")] == [
+        ("a", "NVIDIA L4"),
+        ("b", "NVIDIA L4"),
+    ]
+
+
+def test_a_missing_file_is_told() -> None:
+    with pytest.raises(InvalidGpuClass, match="could not read the GPU classes of /no/such/file: No such file"):
+        load_gpu_classes(Path("/no/such/file"))
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("24GiB", 24 * 1024**3),
+        ("80 GB", 80 * 1000**3),
+        ("1.5KiB", 1536),
+        ("512MiB", 512 * 1024**2),
+        ("7B", 7),
+        ("1KB", 1000),
+    ],
+)
+def test_sizes_have_units(text: str, size_bytes: int) -> None:
+    assert parse_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("value", ["24", "GiB", "-1GiB", "24gib", 0, -1, 1.5, True])
+def test_what_is_no_size_is_refused(value: Any) -> None:
+    with pytest.raises(ValidationError):
+        GpuClass(name="l4", gpu_memory_bytes=value)
+
+
+def test_a_difference_is_told_class_by_class() -> None:
+    old = (GpuClass(name="a"), GpuClass(name="b", max_workers=1), GpuClass(name="c"))
+    new = (GpuClass(name="c"), GpuClass(name="b", max_workers=2), GpuClass(name="d"))
+    assert diff(old, new) == ("a: removed", "b: max_workers: 1 → 2", "d: added")
+
+
+def test_the_order_of_classes_is_no_difference() -> None:
+    classes = (GpuClass(name="a"), GpuClass(name="b"))
+    assert diff(classes, classes[::-1]) == ()

@@ -36,7 +36,7 @@ def add(snapshot: Snapshot, reader: pa.RecordBatchReader) -> Snapshot:
     """
     latest = snapshot.latest()
     stream = fit_rows(latest, reader)
-    with lance_errors(latest.name), stream.own_failures():
+    with stream.own_failures(), lance_errors(latest.name):
         latest.dataset.insert(stream.reader)
     return latest.latest()
 
@@ -105,7 +105,7 @@ def merge_insert(snapshot: Snapshot, reader: pa.RecordBatchReader, rules: MergeR
         if isinstance(rules.update_matched, bool) and isinstance(rules.delete_missing, bool)
         else InvalidQuery
     )
-    with lance_errors(latest.name, invalid), stream.own_failures():
+    with stream.own_failures(), lance_errors(latest.name, invalid):
         counts = _merge_builder(latest, rules).execute(stream.reader)
     return Change(
         latest.latest(),

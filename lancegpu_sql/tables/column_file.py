@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
 
 from lancegpu_sql.errors import InvalidData
+from lancegpu_sql.tables.columns import identity_of
 from lancegpu_sql.tables.engine import lance, lance_errors, lance_file
 from lancegpu_sql.tables.fragments import Fragment
 
@@ -26,19 +27,27 @@ FILE_PREFIX = "lancegpu-"
 _PIECE_BYTES = 2 << 20
 
 
+class ColumnIdentity(NamedTuple):
+    """What must be the same of a column for its values to belong there."""
+
+    field_id: int
+    type: pa.DataType
+    identity: str | None
+
+
 @dataclass(frozen=True)
 class ColumnFile:
     """A finished file of whole columns for one fragment, and what must still hold when it is published.
 
-    `columns` are pairs of top-level field id and Arrow type, `field_ids` the leaf fields that the file holds,
-    `fragment_files` the data files that the fragment had when this one was written.
+    `columns` says which columns by top-level field id, Arrow type and identity, `field_ids` are the leaf fields that
+    the file holds, `fragment_files` the data files that the fragment had when this one was written.
     """
 
     fragment_id: int
     path: str
     rows: int
     size_bytes: int
-    columns: tuple[tuple[int, pa.DataType], ...]
+    columns: tuple[ColumnIdentity, ...]
     field_ids: tuple[int, ...]
     column_indices: tuple[int, ...]
     file_version: tuple[int, int]
@@ -118,7 +127,7 @@ class ColumnFileWriter:
             path=self._name,
             rows=self._rows,
             size_bytes=self._path.stat().st_size,
-            columns=tuple((snapshot.field_id(field.name), field.type) for field in self._schema),
+            columns=tuple(column_identity(snapshot, name) for name in self._schema.names),
             field_ids=tuple(described.fields),
             column_indices=tuple(described.column_indices),
             file_version=(described.file_major_version, described.file_minor_version),
@@ -159,6 +168,12 @@ def discard(snapshot: Snapshot, files: Iterable[ColumnFile]) -> None:
     """Remove finished files that will not be published. One that a version names must never come here."""
     for file in files:
         data_path(snapshot.uri, file.path).unlink(missing_ok=True)
+
+
+def column_identity(snapshot: Snapshot, name: str) -> ColumnIdentity:
+    """Return what tells a column from others that had, or will have, its name or field id."""
+    field = snapshot.full_schema.field(name)
+    return ColumnIdentity(snapshot.field_id(name), field.type, identity_of(field))
 
 
 def data_path(uri: str, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
@@ -12,6 +13,8 @@ from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.tables.naming import PROOF_PREFIX
 
 COMPUTED_KEY = "lancegpu:computed"
+# Lance may give the field id of a dropped column to the next one, if no file held it. This one is never given twice.
+IDENTITY_KEY = "lancegpu:identity"
 PROOF_TYPE = pa.binary(16)
 
 
@@ -22,6 +25,8 @@ def proof_name(column: str) -> str:
 
 def declared_in(schema: pa.Schema) -> tuple[ComputedColumn, ...]:
     """Return the declarations that a schema carries.
+
+    One without its proof column does not count: another tool copied the column's values, and its metadata with them.
 
     Raises
     ------
@@ -40,6 +45,8 @@ def declared_in(schema: pa.Schema) -> tuple[ComputedColumn, ...]:
                 f"The declaration of computed column {field.name!r} cannot be read; a newer release may have made it.",
                 column=field.name,
             ) from exc
+        if declaration.proof_column not in schema.names:
+            continue
         # The field may have been renamed since; its metadata has not.
         found.append(declaration.model_copy(update={"column": field.name}))
     return tuple(found)
@@ -65,11 +72,18 @@ def proofs_left_over(dropped: Iterable[str], computed: Iterable[ComputedColumn])
 
 def declared_fields(columns: Iterable[tuple[pa.Field, ComputedColumn]], proof: str) -> list[pa.Field]:
     """Return the fields to add for columns of one binding: the values, nullable and declared, and their proof."""
+    identity = {IDENTITY_KEY: uuid.uuid4().hex}
     fields = [
-        pa.field(field.name, field.type, metadata=merged(field.metadata, declaration_metadata(declaration)))
+        pa.field(field.name, field.type, metadata=merged(field.metadata, declaration_metadata(declaration) | identity))
         for field, declaration in columns
     ]
-    return [*fields, pa.field(proof, PROOF_TYPE)]
+    return [*fields, pa.field(proof, PROOF_TYPE, metadata=identity)]
+
+
+def identity_of(field: pa.Field) -> str | None:
+    """Return what tells this computed column from any other that ever had its name or field id."""
+    text: bytes | None = (field.metadata or {}).get(IDENTITY_KEY.encode())
+    return None if text is None else text.decode()
 
 
 def merged(metadata: Mapping[bytes, bytes] | None, added: Mapping[str, str]) -> dict[str, str]:

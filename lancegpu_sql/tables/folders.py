@@ -6,6 +6,8 @@ import ctypes
 import errno
 import os
 import shutil
+import time
+import uuid
 from pathlib import Path
 
 _AT_FDCWD = -100  # Linux: paths are relative to the working directory, or absolute
@@ -24,7 +26,12 @@ def exchange(one: Path, other: Path) -> None:
         number = ctypes.get_errno()
         if number not in _NO_EXCHANGE:
             raise OSError(number, os.strerror(number), str(other))
-    aside = one.with_name(f"{one.name}-aside")
+    exchange_in_steps(one, other)
+
+
+def exchange_in_steps(one: Path, other: Path) -> None:
+    """Let two folders swap names; for a moment `other` is missing."""
+    aside = other.with_name(f".lancegpu-replaced-{other.name}.{uuid.uuid4().hex}")
     other.rename(aside)
     one.rename(other)
     aside.rename(one)
@@ -33,3 +40,15 @@ def exchange(one: Path, other: Path) -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder that nobody reads any more; what cannot be removed stays, hidden."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_old_folders(parent: Path, prefix: str, age_seconds: float) -> None:
+    """Remove the folders of this prefix that were made longer ago than that."""
+    oldest = time.time() - age_seconds
+    for path in parent.glob(f"{prefix}*"):
+        try:
+            left_over = path.stat().st_mtime < oldest
+        except FileNotFoundError:  # another process was first
+            continue
+        if left_over:
+            remove_folder(path)

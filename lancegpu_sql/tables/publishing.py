@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from lancegpu_sql.errors import CommitConflict, StorageError, VersionNotFound
 from lancegpu_sql.tables import column_file
-from lancegpu_sql.tables.column_file import ColumnFile
+from lancegpu_sql.tables.column_file import ColumnFile, ColumnIdentity
 from lancegpu_sql.tables.engine import lance, lance_errors, pauses
 from lancegpu_sql.tables.fragments import TOMBSTONE, Fragment
 
@@ -37,7 +35,7 @@ class Publication:
 def fits(
     file: ColumnFile,
     fragment: Fragment | None,
-    types: Mapping[int, pa.DataType],
+    columns: Collection[ColumnIdentity],
     guard: Callable[[Fragment], bool],
 ) -> bool:
     """Tell whether a column file may become part of the fragment that has its number now.
@@ -50,7 +48,7 @@ def fits(
         fragment is not None
         and fragment.physical_rows == file.rows
         and any(one.path in file.fragment_files for one in fragment.files)
-        and all(types.get(field_id) == data_type for field_id, data_type in file.columns)
+        and all(column in columns for column in file.columns)
         and guard(fragment)
     )
 
@@ -149,11 +147,11 @@ def _sort_out(
     latest: Snapshot, files: Iterable[ColumnFile], guard: Callable[[Fragment], bool]
 ) -> tuple[list[ColumnFile], list[ColumnFile]]:
     fragments = {fragment.id: fragment for fragment in latest.fragments}
-    types = {latest.field_id(field.name): field.type for field in latest.full_schema}
+    columns = [column_file.column_identity(latest, name) for name in latest.full_schema.names]
     fitting: list[ColumnFile] = []
     lost: list[ColumnFile] = []
     for file in files:
-        suits = fits(file, fragments.get(file.fragment_id), types, guard) and column_file.exists(latest.uri, file)
+        suits = fits(file, fragments.get(file.fragment_id), columns, guard) and column_file.exists(latest.uri, file)
         (fitting if suits else lost).append(file)
     return fitting, lost
 

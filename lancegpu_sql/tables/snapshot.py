@@ -111,17 +111,21 @@ class Snapshot:
 
     def fragment(self, fragment_id: int) -> Fragment:
         """Return one fragment."""
-        for fragment in self.fragments:
-            if fragment.id == fragment_id:
-                return fragment
-        raise NotFound(f"Table {self.name!r} has no fragment {fragment_id} at version {self.version}.")
+        try:
+            return self._fragments_by_id[fragment_id]
+        except KeyError:
+            raise NotFound(f"Table {self.name!r} has no fragment {fragment_id} at version {self.version}.") from None
+
+    @cached_property
+    def _fragments_by_id(self) -> dict[int, Fragment]:
+        return {fragment.id: fragment for fragment in self.fragments}
 
     @cached_property
     def _field_ids(self) -> dict[str, int]:
         return {field.name(): field.id() for field in self._dataset.lance_schema.fields()}
 
     def field_id(self, name: str) -> int:
-        """Return a column's Lance field id: the same for ever, whatever it is renamed to."""
+        """Return a column's Lance field id, which outlives renames. Once it is dropped, another may get the id."""
         try:
             return self._field_ids[name]
         except KeyError:
@@ -245,7 +249,4 @@ class Snapshot:
         return list(columns)
 
     def _lance_fragment(self, fragment_id: int) -> Any:
-        fragment = self._dataset.get_fragment(fragment_id)
-        if fragment is None:
-            raise NotFound(f"Table {self.name!r} has no fragment {fragment_id} at version {self.version}.")
-        return fragment
+        return self._dataset.get_fragment(self.fragment(fragment_id).id)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from lancegpu_sql.errors import InvalidData
-from lancegpu_sql.tables.columns import COMPUTED_KEY
+from lancegpu_sql.tables.columns import COMPUTED_KEY, IDENTITY_KEY
 
 _ACCEPTED = (
     "an Arrow table, record batch, reader or dataset, a pandas or polars DataFrame, a list of dicts, a dict of columns, "
@@ -155,8 +155,9 @@ def without_declarations(schema: pa.Schema) -> pa.Schema:
 
     Its declaration names fields of the table it came from.
     """
+    ours = (COMPUTED_KEY.encode(), IDENTITY_KEY.encode())
     fields = []
     for field in schema:
-        metadata = {key: value for key, value in (field.metadata or {}).items() if key != COMPUTED_KEY.encode()}
+        metadata = {key: value for key, value in (field.metadata or {}).items() if key not in ours}
         fields.append(field.with_metadata(metadata or None))
     return pa.schema(fields, schema.metadata)

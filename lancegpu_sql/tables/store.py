@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 from lancegpu_sql.errors import AlreadyExists, InvalidName, StorageError, TableNotFound
 from lancegpu_sql.tables import changes
 from lancegpu_sql.tables.engine import lance, lance_errors
-from lancegpu_sql.tables.folders import exchange, remove_folder
+from lancegpu_sql.tables.folders import exchange, remove_folder, remove_old_folders
 from lancegpu_sql.tables.naming import check_column_names, check_table_name, is_table_name
 from lancegpu_sql.tables.rewriting import rewrite
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -22,7 +23,9 @@ CreateMode = Literal["create", "overwrite", "exist_ok", "append"]
 
 _SUFFIX = ".lance"
 # Folders on their way in or out. Without the suffix, no tool takes them for tables.
-_BESIDE_PREFIX = ".lancegpu-"
+_BESIDE_PREFIX = ".lancegpu-table-"
+# How old one must be to be the leaving of a process that was killed: Lance waits as long with files of its own.
+_LEFT_OVER_SECONDS = 7 * 24 * 3600.0
 
 
 class TableStore:
@@ -112,11 +115,16 @@ class TableStore:
                 f"There is a table {name!r} already. Open it, or create with mode='overwrite'.", table=name
             )
         check_column_names(reader.schema.names)
-        # Lance ignores the flag for stable row ids when it overwrites a table that lacks them.
-        if exists and not self.open(name).has_stable_row_ids:
-            return self._replace(name, self._write(name, self._beside(), reader, "create"))
         self._make_folder()
-        return self._write(name, self.path_of(name), reader, "overwrite" if mode == "overwrite" else "create")
+        if exists and self.open(name).has_stable_row_ids:
+            return self._write(name, self.path_of(name), reader, "overwrite")
+        # Lance ignores the flag for stable row ids when it overwrites a table that lacks them.
+        beside = self._beside()
+        try:
+            self._write(name, beside, reader, "create")
+            return self._put(name, beside, replace=mode == "overwrite")
+        finally:
+            remove_folder(beside)
 
     def convert(self, name: str) -> Snapshot:
         """Rewrite a table that lacks stable row ids (as LanceDB's do) into one with them.
@@ -134,12 +142,11 @@ class TableStore:
             return old
         beside = self._beside()
         try:
-            new = rewrite(old, str(beside))
+            rewrite(old, str(beside))
             changes.check_unchanged(old)
-        except BaseException:
+            return self._put(name, beside, replace=True)
+        finally:
             remove_folder(beside)
-            raise
-        return self._replace(name, new)
 
     def drop(self, name: str, *, missing_ok: bool = False) -> None:
         """Remove a table with all its versions. It is gone at once; a crash leaves at most a hidden folder.
@@ -162,21 +169,32 @@ class TableStore:
 
     def _write(self, name: str, path: Path, reader: pa.RecordBatchReader, mode: str) -> Snapshot:
         schema = without_declarations(reader.schema)
-        stream = converted(reader, schema, lambda batch: batch.replace_schema_metadata(None).cast(schema))
-        with lance_errors(name), stream.own_failures():
+        stream = converted(reader, schema, lambda batch: pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        with stream.own_failures(), lance_errors(name):
             dataset = lance.write_dataset(
                 stream.reader, str(path), schema=schema, mode=mode, enable_stable_row_ids=True
             )
         return Snapshot(name, str(path), dataset)
 
-    def _replace(self, name: str, new: Snapshot) -> Snapshot:
+    def _put(self, name: str, beside: Path, *, replace: bool) -> Snapshot:
+        """Give a finished folder the table's name; what had it before is in `beside` then."""
+        path = self.path_of(name)
         try:
-            exchange(Path(new.uri), self.path_of(name))
+            beside.rename(path)
         except OSError as exc:
-            remove_folder(Path(new.uri))
-            raise StorageError(f"Table {name!r} could not be replaced: {exc}", path=str(self.path_of(name))) from exc
-        remove_folder(Path(new.uri))
+            if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise StorageError(f"Table {name!r} could not be put in place: {exc}", path=str(path)) from exc
+            # What is there may be no table, only what a creation that was killed left.
+            if self.exists(name) and not replace:
+                raise AlreadyExists(f"Table {name!r} was created by someone else meanwhile.", table=name) from None
+            self._exchange(name, beside)
         return self.open(name)
+
+    def _exchange(self, name: str, beside: Path) -> None:
+        try:
+            exchange(beside, self.path_of(name))
+        except OSError as exc:
+            raise StorageError(f"Table {name!r} could not be replaced: {exc}", path=str(self.path_of(name))) from exc
 
     def _beside(self) -> Path:
         return self._folder / f"{_BESIDE_PREFIX}{uuid.uuid4().hex}"
@@ -186,3 +204,4 @@ class TableStore:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise StorageError(f"The folder {self.uri} cannot be made: {exc}", path=self.uri) from exc
+        remove_old_folders(self._folder, _BESIDE_PREFIX, _LEFT_OVER_SECONDS)

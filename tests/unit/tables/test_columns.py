@@ -7,7 +7,14 @@ import pytest
 
 from lancegpu_sql.catalog.models import ComputedColumn
 from lancegpu_sql.errors import InvalidData
-from lancegpu_sql.tables.columns import declared_fields, declared_in, proof_name, proofs_left_over, readers_of
+from lancegpu_sql.tables.columns import (
+    declared_fields,
+    declared_in,
+    identity_of,
+    proof_name,
+    proofs_left_over,
+    readers_of,
+)
 
 
 def declaration(column: str, proof: str = "_lancegpu_proof_vec") -> ComputedColumn:
@@ -32,8 +39,19 @@ def test_a_declared_field_is_nullable_and_keeps_its_own_metadata() -> None:
 
 def test_a_renamed_column_is_known_by_its_present_name() -> None:
     fields = declared_fields([(pa.field("vec", pa.float32()), declaration("vec"))], proof_name("vec"))
-    (found,) = declared_in(pa.schema([fields[0].with_name("vector")]))
+    (found,) = declared_in(pa.schema([fields[0].with_name("vector"), fields[1]]))
     assert (found.column, found.proof_column) == ("vector", "_lancegpu_proof_vec")
+
+
+def test_a_declaration_that_was_copied_without_its_proof_does_not_count() -> None:
+    fields = declared_fields([(pa.field("vec", pa.float32()), declaration("vec"))], proof_name("vec"))
+    assert declared_in(pa.schema(fields[:1])) == ()
+
+
+def test_columns_declared_at_different_times_are_told_apart() -> None:
+    first, second = (declared_fields([(pa.field("y", pa.int8()), declaration("y"))], "p")[0] for _ in range(2))
+    assert identity_of(first) != identity_of(second)
+    assert identity_of(pa.field("y", pa.int8())) is None
 
 
 def test_a_declaration_that_cannot_be_read_names_its_column() -> None:

@@ -7,15 +7,16 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from lancegpu_sql.tables.column_file import ColumnFile
+from lancegpu_sql.tables.column_file import ColumnFile, ColumnIdentity
 from lancegpu_sql.tables.fragments import DataFileRef, Fragment, fragment_from
 from lancegpu_sql.tables.publishing import fits
 
 FRAGMENT = Fragment(
     3, 10, 8, (DataFileRef("base", (0, 2)), DataFileRef("later", (5,))), leaves={0: (0,), 1: (1, 2, 5), 5: (5,)}
 )
-FILE = ColumnFile(3, "mine", 10, 99, ((7, pa.int64()),), (7,), (0,), (2, 2), frozenset({"base", "gone"}))
-TYPES = {7: pa.int64()}
+Y = ColumnIdentity(7, pa.int64(), "first")
+FILE = ColumnFile(3, "mine", 10, 99, (Y,), (7,), (0,), (2, 2), frozenset({"base", "gone"}))
+COLUMNS = [Y]
 
 
 def test_a_field_is_found_in_its_file() -> None:
@@ -42,27 +43,27 @@ def test_fields_that_a_newer_file_took_over_are_not_listed() -> None:
 
 
 def test_a_file_fits_the_fragment_it_was_written_for() -> None:
-    assert fits(FILE, FRAGMENT, TYPES, lambda fragment: True)
+    assert fits(FILE, FRAGMENT, COLUMNS, lambda fragment: True)
 
 
 def test_a_file_does_not_fit_when_the_fragment_is_gone() -> None:
-    assert not fits(FILE, None, TYPES, lambda fragment: True)
+    assert not fits(FILE, None, COLUMNS, lambda fragment: True)
 
 
 def test_a_file_does_not_fit_another_fragment_of_the_same_number() -> None:
     stranger = Fragment(3, 10, 10, (DataFileRef("other", (0, 7)),))
-    assert not fits(FILE, stranger, TYPES, lambda fragment: True)
+    assert not fits(FILE, stranger, COLUMNS, lambda fragment: True)
 
 
 def test_a_file_does_not_fit_another_count_of_rows() -> None:
     shorter = Fragment(3, 9, 9, FRAGMENT.files)
-    assert not fits(FILE, shorter, TYPES, lambda fragment: True)
+    assert not fits(FILE, shorter, COLUMNS, lambda fragment: True)
 
 
-@pytest.mark.parametrize("types", [{}, {7: pa.int32()}])
-def test_a_file_does_not_fit_a_dropped_or_retyped_column(types: dict[int, pa.DataType]) -> None:
-    assert not fits(FILE, FRAGMENT, types, lambda fragment: True)
+@pytest.mark.parametrize("columns", [[], [Y._replace(type=pa.int32())], [Y._replace(identity="second")]])
+def test_a_file_does_not_fit_a_dropped_retyped_or_redeclared_column(columns: list[ColumnIdentity]) -> None:
+    assert not fits(FILE, FRAGMENT, columns, lambda fragment: True)
 
 
 def test_a_guard_has_the_last_word() -> None:
-    assert not fits(FILE, FRAGMENT, TYPES, lambda fragment: False)
+    assert not fits(FILE, FRAGMENT, COLUMNS, lambda fragment: False)

@@ -1,0 +1,28 @@
+"""Folders that swap names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lancegpu_sql.tables.folders import exchange, exchange_in_steps
+
+
+@pytest.mark.parametrize("swap", [exchange, exchange_in_steps])
+def test_two_folders_swap_names(tmp_path: Path, swap: object) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).write_text("")
+    swap(tmp_path / "one", tmp_path / "other")  # type: ignore[operator]
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.glob("*/*"))] == [
+        "one/other",
+        "other/one",
+    ]
+
+
+def test_a_folder_that_is_missing_cannot_be_swapped(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    with pytest.raises(FileNotFoundError):
+        exchange(tmp_path / "one", tmp_path / "other")
+    assert (tmp_path / "one").exists()

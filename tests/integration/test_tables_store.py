@@ -1,0 +1,230 @@
+"""A folder of Lance datasets that stays an ordinary LanceDB directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tables_kit import declaration, two_fragments
+
+from lancegpu_sql.errors import (
+    AlreadyExists,
+    CommitConflict,
+    InvalidData,
+    InvalidName,
+    StorageError,
+    TableNotFound,
+    VersionNotFound,
+)
+from lancegpu_sql.tables import TableStore, changes
+from lancegpu_sql.tables.columns import COMPUTED_KEY
+from lancegpu_sql.tables.engine import lance
+from lancegpu_sql.tables.sources import reader_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TableStore:
+    return TableStore(tmp_path / "db")
+
+
+def without_stable_row_ids(store: TableStore, name: str = "theirs") -> None:
+    Path(store.uri).mkdir(exist_ok=True)
+    lance.write_dataset(pa.table({"gone": [0, 0], "id": [1, 2]}), str(store.path_of(name))).drop_columns(["gone"])
+
+
+def test_a_new_table_has_stable_row_ids_and_the_given_rows(store: TableStore) -> None:
+    table = store.create("t", reader_of({"id": [1, 2]}))
+    assert table.has_stable_row_ids
+    assert table.to_arrow().to_pydict() == {"id": [1, 2]}
+
+
+def test_names_lists_tables_and_nothing_else(store: TableStore) -> None:
+    store.create("b", reader_of({"id": [1]}))
+    store.create("A.x", reader_of({"id": [1]}))
+    (Path(store.uri) / "notes.lance").write_text("no table")
+    (Path(store.uri) / "folder").mkdir()
+    assert store.names() == ["A.x", "b"]
+
+
+def test_a_folder_that_is_not_there_yet_has_no_tables(store: TableStore) -> None:
+    assert store.names() == []
+
+
+def test_a_file_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="is a file"):
+        TableStore(tmp_path / "file")
+
+
+def test_creation_that_was_killed_before_its_commit_left_no_table(store: TableStore) -> None:
+    (store.path_of("t") / "data").mkdir(parents=True)
+    assert store.names() == []
+    with pytest.raises(TableNotFound):
+        store.open("t")
+    assert store.create("t", reader_of({"id": [1]})).count_rows() == 1
+
+
+def test_a_creation_that_fails_leaves_nothing(store: TableStore) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": [1]})
+        raise OSError("the disk of the source broke")
+
+    with pytest.raises(OSError, match="of the source broke"):
+        store.create("t", pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches()))
+    assert list(Path(store.uri).iterdir()) == []
+
+
+def test_of_two_creations_at_once_one_is_refused(store: TableStore) -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        store.create("t", reader_of({"id": [7]}))
+        yield pa.record_batch({"id": [1]})
+
+    with pytest.raises(AlreadyExists, match="meanwhile"):
+        store.create("t", pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches()))
+    assert store.open("t").to_arrow().to_pydict() == {"id": [7]}
+
+
+def test_what_killed_processes_left_is_removed_after_a_week(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    for name, age_seconds in (("old", 8 * 24 * 3600), ("new", 0)):
+        left = Path(store.uri) / f".lancegpu-table-{name}"
+        left.mkdir()
+        os.utime(left, times=(left.stat().st_mtime - age_seconds,) * 2)
+    store.create("u", reader_of({"id": [1]}))
+    assert sorted(path.name for path in Path(store.uri).iterdir()) == [".lancegpu-table-new", "t.lance", "u.lance"]
+
+
+def test_creating_over_a_table_is_refused(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    with pytest.raises(AlreadyExists, match="overwrite"):
+        store.create("t", reader_of({"id": [2]}))
+
+
+def test_exist_ok_leaves_the_table_as_it_is(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    assert store.create("t", reader_of({"other": [2]}), mode="exist_ok").to_arrow().to_pydict() == {"id": [1]}
+
+
+def test_append_adds_rows_or_creates(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}), mode="append")
+    assert store.create("t", reader_of({"id": [2]}), mode="append").count_rows() == 2
+
+
+def test_overwrite_replaces_rows_and_schema_and_keeps_earlier_versions(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    table = store.create("t", reader_of({"name": ["x"]}), mode="overwrite")
+    assert table.to_arrow().to_pydict() == {"name": ["x"]}
+    assert store.open("t", version=1).to_arrow().to_pydict() == {"id": [1]}
+
+
+def test_overwriting_a_table_without_stable_row_ids_gives_it_some(store: TableStore) -> None:
+    without_stable_row_ids(store)
+    table = store.create("theirs", reader_of({"id": [7]}), mode="overwrite")
+    assert table.has_stable_row_ids
+    assert table.to_arrow().to_pydict() == {"id": [7]}
+    assert [path.name for path in Path(store.uri).iterdir()] == ["theirs.lance"]
+
+
+def test_rows_that_fail_while_overwriting_leave_the_old_table(store: TableStore) -> None:
+    without_stable_row_ids(store)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": [1]})
+        raise OSError("the disk of the source broke")
+
+    reader = pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches())
+    with pytest.raises(OSError, match="of the source broke"):
+        store.create("theirs", reader, mode="overwrite")
+    assert store.open("theirs").to_arrow().to_pydict() == {"id": [1, 2]}
+    assert [path.name for path in Path(store.uri).iterdir()] == ["theirs.lance"]
+
+
+def test_a_parquet_file_becomes_a_table(store: TableStore, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "rows.parquet")
+    assert store.create("t", reader_of(tmp_path / "rows.parquet")).count_rows() == 2
+
+
+def test_a_table_created_from_anothers_rows_has_plain_columns(store: TableStore) -> None:
+    source = two_fragments(store)
+    copy = store.create("copy", source.to_reader())
+    assert copy.computed == ()
+    assert copy.schema.names == ["id", "text", "y"]
+
+
+@pytest.mark.parametrize("name", ["_lancegpu_proof_y", "a.b", "", "_rowid"])
+def test_columns_that_would_break_the_table_are_refused(store: TableStore, name: str) -> None:
+    with pytest.raises(InvalidName):
+        store.create("t", reader_of({name: [1]}))
+    assert store.names() == []
+
+
+def test_a_path_is_no_name(store: TableStore) -> None:
+    for refuse in (store.open, store.drop, store.convert, lambda name: store.create(name, reader_of({"id": [1]}))):
+        with pytest.raises(InvalidName):
+            refuse("../elsewhere")
+
+
+def test_a_type_that_lance_cannot_store_is_refused(store: TableStore) -> None:
+    interval = pa.array([None], pa.month_day_nano_interval())
+    with pytest.raises(InvalidData):
+        store.create("t", reader_of(pa.table({"i": interval})))
+
+
+def test_a_dropped_table_is_gone_from_disk(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    store.drop("t")
+    assert list(Path(store.uri).iterdir()) == []
+    with pytest.raises(TableNotFound):
+        store.open("t")
+
+
+def test_dropping_a_missing_table_is_refused_unless_allowed(store: TableStore) -> None:
+    store.drop("t", missing_ok=True)
+    with pytest.raises(TableNotFound):
+        store.drop("t")
+
+
+def test_a_version_that_never_was_is_not_found(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    with pytest.raises(VersionNotFound):
+        store.open("t", version=99)
+
+
+def test_convert_keeps_rows_and_redeclares_computed_columns(store: TableStore) -> None:
+    without_stable_row_ids(store)
+    table = store.open("theirs")
+    table = table.declare([(pa.field("y", pa.int64()), declaration(table))], "_lancegpu_proof_y")
+    old_id = table.field_id("id")
+    converted = store.convert("theirs")
+    assert converted.has_stable_row_ids
+    assert converted.to_arrow().to_pydict() == {"id": [1, 2], "y": [None, None]}
+    assert converted.field_id("id") != old_id
+    assert converted.computed[0].inputs == {"x": converted.field_id("id")}
+    assert [path.name for path in Path(store.uri).iterdir()] == ["theirs.lance"]
+
+
+def test_convert_leaves_a_table_that_needs_nothing(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    assert store.convert("t").version == 1
+
+
+def test_a_table_in_lances_first_format_takes_computed_columns_once_converted(store: TableStore) -> None:
+    Path(store.uri).mkdir()
+    lance.write_dataset(pa.table({"id": [1]}), str(store.path_of("old")), data_storage_version="legacy")
+    table = store.open("old")
+    with pytest.raises(InvalidData, match="Convert"):
+        table.declare([(pa.field("y", pa.int64()), declaration(table))], "_lancegpu_proof_y")
+    table = store.convert("old")
+    table = table.declare([(pa.field("y", pa.int64()), declaration(table))], "_lancegpu_proof_y")
+    assert table.full_schema.field("y").metadata[COMPUTED_KEY.encode()]
+
+
+def test_a_table_that_moved_on_is_not_replaced_by_its_copy(store: TableStore) -> None:
+    table = store.create("t", reader_of({"id": [1]}))
+    changes.add(table, reader_of({"id": [2]}))
+    with pytest.raises(CommitConflict):
+        changes.check_unchanged(table)

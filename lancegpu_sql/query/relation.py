@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,8 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
 
     DuckDB asks an object of this class for the columns that a query reads and hands over conditions, which it does not
     check again. Lance carries out those that it understands, with its indexes and without reading other columns of the
-    rows it drops. The rest (on structs, dictionaries, large strings, unsigned numbers, blobs, floats) is carried out
-    here by Arrow, batch by batch, for whose meaning of a condition DuckDB made it.
+    rows it drops. The rest (on structs, dictionaries, large strings, unsigned numbers, blobs) is carried out here by
+    Arrow, batch by batch, for whose meaning of a condition DuckDB made it.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -42,10 +42,8 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         visible = snapshot.schema
         self._stored = {field.name: field for field in visible}
         self._schema = pa.schema([readable_field(field) for field in visible])
-        # Lance orders NaNs by their sign, and has no meaning of its own for types that it hands out in another form.
-        self._understood = pa.schema(
-            [field for field in self._schema if not _nested(field.type) and field.type == self._stored[field.name].type]
-        )
+        self._plain = _fields_where(_is_plain, self._stored)
+        self._plain_or_float = _fields_where(lambda kind: _is_plain(kind) or pa.types.is_floating(kind), self._stored)
 
     @property
     def schema(self) -> pa.Schema:
@@ -57,14 +55,26 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         names = self._schema.names if columns is None else list(columns)
         if filter is None:
             return Scan(self._reader(names))
-        if _binds(filter, self._understood):
-            try:
-                return Scan(self._reader(names, filter))
-            except _REFUSALS:
-                pass  # also a table with one column of a type that no condition can travel beside
+        if _binds(filter, self._plain):
+            rows = self._filtered_by_lance(names, filter)
+            if rows is not None:
+                return Scan(rows)
         needed = names + [name for name in self._mentioned(filter) if name not in names]
-        filtered = pa.dataset.Scanner.from_batches(self._reader(needed), columns=names, filter=filter)
-        return Scan(filtered.to_reader())
+        # Lance takes a NaN with its sign bit set for the least of numbers, so that it finds rows too many, and Arrow has
+        # the last word; under a negation they would be too few.
+        superset = _binds(filter, self._plain_or_float) and "invert" not in str(filter)
+        rows = (self._filtered_by_lance(needed, filter) if superset else None) or self._reader(needed)
+        return Scan(pa.dataset.Scanner.from_batches(rows, columns=names, filter=filter).to_reader())
+
+    def _filtered_by_lance(self, names: Sequence[str], condition: Any) -> pa.RecordBatchReader | None:
+        """The rows that satisfy a condition in Lance's meaning of it; None where Lance refuses it.
+
+        It also refuses any condition on a table with a column of some types, such as durations.
+        """
+        try:
+            return self._reader(names, condition)
+        except _REFUSALS:
+            return None
 
     def _reader(self, names: Sequence[str], condition: Any = None) -> pa.RecordBatchReader:
         fields = [self._stored[name] for name in names]
@@ -86,8 +96,16 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         ]
 
 
-def _nested(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind) or pa.types.is_floating(kind) or isinstance(kind, pa.BaseExtensionType))
+def _fields_where(suits: Callable[[pa.DataType], bool], stored: dict[str, pa.Field]) -> pa.Schema:
+    """The columns of suitable types that DuckDB reads as they are stored."""
+    return pa.schema(
+        [field for field in stored.values() if suits(field.type) and readable_field(field).type == field.type]
+    )
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether Lance, where it accepts a condition on this type at all, means by it what DuckDB means."""
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind) or isinstance(kind, pa.BaseExtensionType))
 
 
 def _binds(condition: Any, schema: pa.Schema) -> bool:

@@ -1,0 +1,97 @@
+"""The forms in which a query's rows are handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from lance_folder import LanceFolder
+
+from lancegpu_sql.query.session import QuerySession
+
+ROWS = 200_000
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuerySession]:
+    folder = LanceFolder(Path(tmp_path_factory.mktemp("tables")))
+    folder.write("numbers", {"n": np.arange(ROWS)}, rows_per_file=50_000)
+    session = folder.session()
+    yield session
+    session.close()
+
+
+def test_rows_come_as_arrow_pandas_polars_and_python_values(session: QuerySession):
+    result = session.sql("SELECT n, 'a' || n AS s FROM numbers WHERE n < 2 ORDER BY n")
+    assert result.to_arrow().to_pydict() == {"n": [0, 1], "s": ["a0", "a1"]}
+    assert isinstance(result.to_pandas(), pd.DataFrame)
+    assert result.to_polars().equals(pl.DataFrame({"n": [0, 1], "s": ["a0", "a1"]}))
+    assert result.fetchall() == [(0, "a0"), (1, "a1")]
+    assert result.fetchone() == (0, "a0")
+
+
+def test_columns_and_types_are_known_before_anything_runs(session: QuerySession):
+    result = session.sql("SELECT sum(n) AS total, error('never run') AS e FROM numbers")
+    assert (result.columns, result.types[0]) == (["total", "e"], "HUGEINT")
+    assert repr(result).startswith("QueryResult(total HUGEINT")
+
+
+def test_python_values_are_those_of_their_type(session: QuerySession):
+    assert session.sql("SELECT sum(n), 1.50, [n for n in [1]] FROM numbers").fetchall() == [
+        (ROWS * (ROWS - 1) // 2, Decimal("1.50"), [1])
+    ]
+
+
+def test_an_empty_result_keeps_its_columns(session: QuerySession):
+    result = session.sql("SELECT n FROM numbers WHERE n < 0")
+    assert result.to_arrow().schema.names == ["n"]
+    assert result.fetchone() is None
+    assert result.to_reader().read_all().num_rows == 0
+
+
+def test_a_reader_hands_out_its_first_batch_long_before_the_last_row_is_computed(session: QuerySession):
+    with session.sql("SELECT a.n, b.range FROM numbers a, range(10_000) b").to_reader(1000) as reader:
+        assert reader.read_next_batch().num_rows == 1000
+
+
+def test_two_readers_and_other_queries_do_not_disturb_each_other(session: QuerySession):
+    result = session.sql("SELECT n FROM numbers")
+    first, second = result.to_reader(10_000), result.to_reader(10_000)
+    seen = [first.read_next_batch().num_rows + second.read_next_batch().num_rows]
+    assert session.sql("SELECT count(*) FROM numbers").fetchall() == [(ROWS,)]
+    seen += [first.read_all().num_rows, second.read_all().num_rows]
+    assert sum(seen) == 2 * ROWS
+
+
+def test_a_reader_outlives_its_result(session: QuerySession):
+    reader = session.sql("SELECT n FROM numbers").to_reader()
+    assert reader.read_all().num_rows == ROWS
+
+
+def test_rows_come_in_the_order_of_the_table(session: QuerySession):
+    column = session.sql("SELECT n FROM numbers WHERE n % 3 = 0").to_arrow()["n"].to_numpy()
+    assert (np.diff(column) > 0).all()
+
+
+def test_show_prints_a_table_and_says_that_there_is_more(session: QuerySession, capsys: pytest.CaptureFixture[str]):
+    session.sql("SELECT n FROM numbers").show(max_rows=4)
+    printed = capsys.readouterr().out
+    assert "int64" in printed
+    assert printed.count("\n") < 25
+
+
+def test_a_statement_that_acts_runs_once(session: QuerySession):
+    session.sql("CREATE TEMP TABLE counted (v INT)")
+    inserted = session.sql("INSERT INTO counted VALUES (1), (2)")
+    assert inserted.fetchall() == inserted.fetchall() == [(2,)]
+    assert session.sql("SELECT count(*) FROM counted").fetchall() == [(2,)]
+
+
+def test_results_are_ordinary_arrow_tables(session: QuerySession):
+    assert isinstance(session.sql("SELECT 1 AS one").to_arrow(), pa.Table)

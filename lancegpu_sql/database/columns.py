@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,26 +58,23 @@ def columns_status(services: Services, snapshot: Snapshot) -> list[ColumnStatus]
 
 
 def add_columns(services: Services, snapshot: Snapshot, added: Any) -> None:
-    """Declare bindings, fill SQL expressions, add Arrow fields empty; nothing is done if one of them is wrong."""
+    """Declare bindings and fill SQL expressions; nothing is done if one of them is wrong."""
     if isinstance(added, Binding):
         function = registered(services, added.function)
         columns, proof = declare_spread(snapshot, function, added.arguments, added.bound, added.columns)
         snapshot.declare(columns, proof)
         return
-    if isinstance(added, pa.Field | pa.Schema) or (isinstance(added, Sequence) and not isinstance(added, str)):
-        add_empty_columns(snapshot, [added] if isinstance(added, pa.Field) else list(added))
-        return
     if not isinstance(added, Mapping):
         raise InvalidInput(
-            f"add_columns() takes a mapping of names to bindings or SQL expressions, a binding alone, "
-            f"or Arrow fields, not {type(added).__name__}"
+            "add_columns() takes a mapping of names to bindings or SQL expressions, or a binding alone, "
+            f"not {type(added).__name__}"
         )
     bindings = {name: value for name, value in added.items() if isinstance(value, Binding)}
     expressions = {name: value for name, value in added.items() if isinstance(value, str)}
     for name, value in added.items():
         if name not in bindings and name not in expressions:
             raise InvalidInput(
-                f"column {name!r} is given as {type(value).__name__}; write a binding such as f(x=col(\"text\")), "
+                f'column {name!r} is given as {type(value).__name__}; write a binding such as f(x=col("text")), '
                 "or an SQL expression as a string"
             )
     declared = [
@@ -97,21 +94,21 @@ def alter_column(
     *,
     function: Function | RegisteredFunction | FunctionVersion | None,
     rename: str | None,
-    type: pa.DataType | None,
+    data_type: pa.DataType | None,
 ) -> None:
     """Point a computed column elsewhere, rename a column, or give it another type."""
-    if function is None and rename is None and type is None:
-        raise InvalidInput(f"alter_column({name!r}): say what to alter: function=, rename= or type=")
+    if function is None and rename is None and data_type is None:
+        raise InvalidInput(f"alter_column({name!r}): say what to alter: function=, rename= or data_type=")
     if function is not None:
         target = find_target(snapshot, name)
         snapshot.repoint(repointed(snapshot, target.columns, registered(services, function)))
-    if type is not None:
-        snapshot = retype_column(snapshot, name, type)
+    if data_type is not None:
+        snapshot = retype_column(snapshot, name, data_type)
     if rename is not None:
         rename_column(snapshot, name, rename)
 
 
-def check_refresh(services: Services, snapshot: Snapshot, target: Target, options: RefreshOptions) -> None:
+def check_refresh(services: Services, target: Target, options: RefreshOptions) -> None:
     """Refuse a refresh that could not run, before it becomes a job."""
     declared = target.declaration
     check_options(services.catalog.function(declared.function, declared.version), options)

@@ -211,9 +211,7 @@ class Database:
             from lancegpu_sql.query.session import QuerySession
 
             tables = self._services.tables
-            self._session = QuerySession(
-                lambda name: tables.open(name) if tables.exists(name) else None, tables.names
-            )
+            self._session = QuerySession(lambda name: tables.open(name) if tables.exists(name) else None, tables.names)
         return self._session.sql(text)
 
     # Jobs

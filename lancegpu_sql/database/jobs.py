@@ -39,12 +39,10 @@ def refresh_job(services: Services, table: str, columns: tuple[str, ...], option
     return _start_refresh(services, record, options)
 
 
-def function_job(
-    services: Services, name: str, work: Callable[[], FunctionVersion]
-) -> JobHandle[FunctionVersion]:
+def function_job(services: Services, name: str, work: Callable[[], FunctionVersion]) -> JobHandle[FunctionVersion]:
     """Start the registration of a Function in this process."""
     record = JobRecord.new(CREATE_FUNCTION, request={"function": name})
-    job = services.runner.start(record, lambda context: work().model_dump(mode="json"))
+    job = services.runner.start(record, lambda _context: work().model_dump(mode="json"))
     return JobHandle(job, services.catalog, services.folder, FunctionVersion.model_validate)
 
 
@@ -74,10 +72,9 @@ def show(services: Services, handle: JobHandle[Result]) -> Result:
     except KeyboardInterrupt:
         handle.cancel()
         handle.ended(_CANCEL_SECONDS)
-        print(
+        sys.stderr.write(
             f"\nCancelled; what was finished is kept. Go on with db.resume_job({handle.id!r}), "
-            f"or: lancegpu jobs resume {handle.id}",
-            file=sys.stderr,
+            f"or: lancegpu jobs resume {handle.id}\n"
         )
         raise
 

@@ -79,7 +79,8 @@ class Table:
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame."""
-        return self.to_arrow(columns).to_pandas()
+        frame: pd.DataFrame = self.to_arrow(columns).to_pandas()
+        return frame
 
     def head(self, rows: int = 5) -> pa.Table:
         """Return the first rows as an Arrow table."""
@@ -172,15 +173,15 @@ class Table:
 
     # Columns
 
-    def add_columns(self, columns_: Mapping[str, Binding | str] | Binding | pa.Field | pa.Schema) -> None:
+    def add_columns(self, added: Mapping[str, Binding | str] | Binding) -> None:
         """Add columns.
 
         Parameters
         ----------
-        columns_
+        added
             Name to a binding such as ``embed(text=col("text"))``: a computed column, declared without writing data and
             empty until refreshed. Name to an expression in Lance's SQL: a column filled at once. A binding alone, of a
-            Function that gives a struct: one column per field, filled together. An Arrow field or schema: empty columns.
+            Function that gives a struct: one column per field, filled together.
 
         Raises
         ------
@@ -188,7 +189,7 @@ class Table:
             A column is missing or does not suit the Function.
         AlreadyExists, InvalidName, InvalidQuery
         """
-        columns.add_columns(self._services, self._latest(), columns_)
+        columns.add_columns(self._services, self._latest(), added)
 
     def alter_column(
         self,
@@ -196,7 +197,7 @@ class Table:
         *,
         function: Function | RegisteredFunction | None = None,
         rename: str | None = None,
-        type: pa.DataType | None = None,
+        data_type: pa.DataType | None = None,
     ) -> None:
         """Point a computed column to another Function version, rename a column, or give it another type.
 
@@ -206,7 +207,9 @@ class Table:
         ------
         ColumnNotFound, InvalidBinding, InUse, InvalidName
         """
-        columns.alter_column(self._services, self._latest(), name, function=function, rename=rename, type=type)
+        columns.alter_column(
+            self._services, self._latest(), name, function=function, rename=rename, data_type=data_type
+        )
 
     def drop_columns(self, names: Sequence[str]) -> None:
         """Remove columns; a computed column's proofs go with it.
@@ -254,13 +257,11 @@ class Table:
         """
         return jobs.show(self._services, self.refresh_column_async(column, where, **options))
 
-    def refresh_column_async(
-        self, column: str, where: str | None = None, **options: Any
-    ) -> JobHandle[RefreshResult]:
+    def refresh_column_async(self, column: str, where: str | None = None, **options: Any) -> JobHandle[RefreshResult]:
         """Begin a refresh in a thread of this process; see `refresh_column`."""
         checked = RefreshOptions.of(where=where, **options)
         target = find_target(self._latest(), column)
-        columns.check_refresh(self._services, self._latest(), target, checked)
+        columns.check_refresh(self._services, target, checked)
         return jobs.refresh_job(self._services, self.name, target.names, checked)
 
 

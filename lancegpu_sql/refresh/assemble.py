@@ -105,7 +105,8 @@ def _values(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _offsets(rows: pa.RecordBatch, base: int) -> npt.NDArray[np.int64]:
-    return (rows.column(ADDRESS).to_numpy() - np.uint64(base)).astype(np.int64)
+    addresses: npt.NDArray[np.uint64] = rows.column(ADDRESS).to_numpy()
+    return (addresses - np.uint64(base)).astype(np.int64)
 
 
 def _null_windows(rows: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

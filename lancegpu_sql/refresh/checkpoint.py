@@ -8,7 +8,6 @@ is that of the row's present inputs is the value.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -89,7 +88,7 @@ class PartWriter:
             self._writer.close()
             self._file.close()
             final = self._path.with_name(f"{self._path.name}-{self._rows}-{self._least}-{self._greatest}{_SUFFIX}")
-            os.replace(self._temporary, final)
+            self._temporary.replace(final)
         except OSError as exc:
             raise _refused(self._path, exc) from exc
         return Part(final, self._rows, self._least, self._greatest)
@@ -217,7 +216,7 @@ class _PartKeys:
 def _has_schema(part: Part, schema: pa.Schema) -> bool:
     with pa.memory_map(str(part.path), "rb") as file:
         found: pa.Schema = pa.ipc.open_file(file).schema
-        return found.equals(schema)
+        return bool(found.equals(schema))
 
 
 def _refused(path: Path, exc: OSError) -> StorageError:

@@ -131,8 +131,7 @@ def require_current(snapshot: Snapshot, columns: Iterable[str], catalog: Catalog
     behind = {
         name: remaining
         for name in dict.fromkeys(columns)
-        if name in computed
-        and (remaining := count_rows(snapshot, find_target(snapshot, name), catalog).remaining)
+        if name in computed and (remaining := count_rows(snapshot, find_target(snapshot, name), catalog).remaining)
     }
     if behind:
         told = " and ".join(f"{name} ({rows:,} rows are not current)" for name, rows in behind.items())

@@ -20,7 +20,11 @@ Declared = tuple[list[tuple[pa.Field, ComputedColumn]], str]
 
 
 def declare_one(
-    snapshot: Snapshot, column: str, function: FunctionVersion, arguments: Mapping[str, ColumnRef], bound: Mapping[str, Any]
+    snapshot: Snapshot,
+    column: str,
+    function: FunctionVersion,
+    arguments: Mapping[str, ColumnRef],
+    bound: Mapping[str, Any],
 ) -> Declared:
     """Declare `column` as `function` applied to columns, a struct result as one struct column.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -91,13 +92,15 @@ def is_failed(lanes: Lanes) -> npt.NDArray[np.bool_]:
 
 def same(stored: Lanes, present: Lanes) -> npt.NDArray[np.bool_]:
     """Tell where stored digests are those of the present inputs, whether the row failed or not."""
-    return ((stored[:, 0] & _DIGEST_MASK) == present[:, 0]) & (stored[:, 1] == present[:, 1])
+    equal: npt.NDArray[np.bool_] = (stored[:, 0] & _DIGEST_MASK) == present[:, 0]
+    return equal & (stored[:, 1] == present[:, 1])
 
 
 def _validity(array: pa.Array) -> npt.NDArray[np.bool_]:
     if array.null_count == 0:
         return np.ones(len(array), dtype=bool)
-    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    valid: npt.NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
 
 
 def _mix(values: Lanes) -> Lanes:
@@ -162,14 +165,9 @@ def _valid_lanes(array: pa.Array) -> Lanes:
 
 
 def _is_text_or_bytes(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
+    types = pa.types
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(is_kind(kind) for is_kind in (*texts, types.is_binary, types.is_large_binary, types.is_binary_view))
 
 
 def _of_objects(array: pa.Array) -> Lanes:
@@ -260,7 +258,5 @@ def _of_lists(array: pa.Array) -> Lanes:
         elements = _lanes(array.values)
     view = np.ascontiguousarray(elements).view(np.uint8).reshape(-1).data
     bounds = (offsets.astype(np.int64) * 16).tolist()
-    digests = bytearray().join(
-        xxh3_128_digest(view[start:end]) for start, end in zip(bounds[:-1], bounds[1:], strict=True)
-    )
+    digests = bytearray().join(xxh3_128_digest(view[start:end]) for start, end in pairwise(bounds))
     return np.frombuffer(digests, dtype="<u8").reshape(-1, 2)

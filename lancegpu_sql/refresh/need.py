@@ -87,9 +87,7 @@ def worker_need(
     )
 
 
-def apply_options(
-    settings: Settings, function: FunctionVersion, options: RefreshOptions
-) -> ApplyOptions:
+def apply_options(settings: Settings, function: FunctionVersion, options: RefreshOptions) -> ApplyOptions:
     """Return how `apply` should go about it: a refresh's own options first, then the Function's, then the settings."""
     placement = function.placement
     caps = [settings.max_workers, options.max_workers]

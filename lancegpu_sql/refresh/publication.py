@@ -81,9 +81,7 @@ def publish(
             files.append(_write(latest, target, fragment, sources, waiting.rows[fragment_id]))
     publication = latest.publish(files, job_id=job_id, guard=unchanged)
     shown = {fragment_id: waiting.rows[fragment_id] for fragment_id in publication.published}
-    return Published(
-        version=publication.version, rows=shown, lost=tuple(sorted(waiting.rows.keys() - shown.keys()))
-    )
+    return Published(version=publication.version, rows=shown, lost=tuple(sorted(waiting.rows.keys() - shown.keys())))
 
 
 def _write(

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,6 @@ import pyarrow as pa
 
 from lancegpu_sql.apply import InputBatch
 from lancegpu_sql.errors import Cancelled
-from lancegpu_sql.query.filter import matching_row_addresses
 from lancegpu_sql.refresh.checkpoint import KEY_FIELDS, CheckpointIndex, Part, PartWriter, part_schema
 from lancegpu_sql.refresh.current import Arguments, RowStates, states
 from lancegpu_sql.refresh.digest import Lanes, row_digests, to_array
@@ -40,31 +38,20 @@ class Tally:
         return self.current + self.assigned == self.fragment.live_rows
 
 
-class Choice(Protocol):
-    """Tells which rows of a batch to compute."""
+Addresses = npt.NDArray[np.uint64]
 
-    def rows(self, found: RowStates, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Return a mask over the batch's rows."""
-        ...
+Choice = Callable[[RowStates, Addresses], npt.NDArray[np.bool_]]
+"""Tells which rows of a batch to compute."""
 
 
-class OutOfDate:
-    """Rows never computed, or whose inputs or Function version changed; failed rows stay failed."""
-
-    def rows(self, found: RowStates, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Return the rows that hold no value or another input's."""
-        return ~(found.fresh | found.failed)
+def out_of_date(found: RowStates, _addresses: Addresses) -> npt.NDArray[np.bool_]:
+    """Choose rows never computed, or whose inputs or Function version changed; failed rows stay failed."""
+    return ~(found.fresh | found.failed)
 
 
-class Matching:
-    """Rows for which a predicate is true, current or not."""
-
-    def __init__(self, addresses: npt.NDArray[np.uint64]) -> None:
-        self._addresses = addresses
-
-    def rows(self, found: RowStates, addresses: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Return the rows that stand at one of the addresses."""
-        return np.isin(addresses, self._addresses)
+def at_one_of(chosen: Addresses) -> Choice:
+    """Choose rows that stand at one of these addresses, current or not."""
+    return lambda _found, addresses: np.isin(addresses, chosen)
 
 
 @dataclass
@@ -87,29 +74,31 @@ class RowSource:
     tallies: dict[int, Tally] = field(default_factory=dict)
     adopted_parts: list[Part] = field(default_factory=list)
     adopted_rows: Counter[int] = field(default_factory=Counter)
+    _writer: PartWriter | None = field(default=None, init=False)
 
     def batches(self) -> Iterator[InputBatch]:
         """Yield batches of arguments; the tag of each is `(address, row_id, digest)`."""
-        self._writer: PartWriter | None = None
         try:
             for choice, fragments in self._visits():
                 yield from self._visit(choice, fragments)
+        finally:
             if self._writer is not None:
                 self.adopted_parts.append(self._writer.finish())
                 self._writer = None
-        finally:
-            if self._writer is not None:
-                self._writer.abandon()
 
     def _visits(self) -> Iterator[tuple[Choice, list[Fragment]]]:
         """One scan over all fragments, or with a predicate one over each that has a matching row."""
         if self.where is None:
-            yield OutOfDate(), list(self.fragments)
+            yield out_of_date, list(self.fragments)
             return
-        for fragment in self.fragments:
-            addresses = matching_row_addresses(self.snapshot, self.where, fragment.id)
-            if len(addresses):
-                yield Matching(addresses), [fragment]
+        # DuckDB takes as long to load as all else here; most refreshes have no predicate.
+        from lancegpu_sql.query.filter import RowFilter
+
+        with RowFilter(self.snapshot, self.where) as row_filter:
+            for fragment in self.fragments:
+                addresses = row_filter.addresses(fragment.id)
+                if len(addresses):
+                    yield at_one_of(addresses), [fragment]
 
     def _visit(self, choice: Choice, fragments: list[Fragment]) -> Iterator[InputBatch]:
         for fragment in fragments:
@@ -126,7 +115,7 @@ class RowSource:
         digests = row_digests(arguments, self.target.key)
         found = states(batch.column(self.target.proof_column), digests)
         addresses = batch.column("_rowaddr").to_numpy()
-        chosen = choice.rows(found, addresses)
+        chosen = choice(found, addresses)
         for fragment_id, rows in rows_by_fragment(addresses[found.fresh & ~chosen]).items():
             self.tallies[fragment_id].current += rows
             self.reused(rows)
@@ -144,9 +133,7 @@ class RowSource:
             keys = keys.filter(mask)
             yield InputBatch(arguments=arguments.filter(mask), row_ids=keys.column(1), tag=keys)
 
-    def _adopt(
-        self, chosen: npt.NDArray[np.bool_], keys: pa.RecordBatch, digests: Lanes
-    ) -> npt.NDArray[np.bool_]:
+    def _adopt(self, chosen: npt.NDArray[np.bool_], keys: pa.RecordBatch, digests: Lanes) -> npt.NDArray[np.bool_]:
         """Write chosen rows that a checkpoint holds to this pass's own parts; return those still to compute."""
         places = np.flatnonzero(chosen)
         hits, values = self.known.find(keys.column(1).to_numpy()[places], digests[places])
@@ -157,7 +144,9 @@ class RowSource:
             self._writer = PartWriter(self.folder / "adopted", schema)
         adopted = keys.take(pa.array(places[hits]))
         self._writer.write(
-            pa.RecordBatch.from_arrays([*adopted.columns, *values.columns], schema=part_schema(self.target.value_fields))
+            pa.RecordBatch.from_arrays(
+                [*adopted.columns, *values.columns], schema=part_schema(self.target.value_fields)
+            )
         )
         self.adopted_rows.update(rows_by_fragment(adopted.column(0).to_numpy()))
         self.reused(values.num_rows)

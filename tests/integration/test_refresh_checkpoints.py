@@ -99,7 +99,15 @@ def test_deleted_rows_become_nulls_between_computed_ones(tmp_path: Path) -> None
     base = 7 << 32
     part = write(tmp_path / "a", rows([base + 1, base + 2, base + 5]), rows([base + 6]))
     batches = column_batches(7, 8, FILE_SCHEMA, [AddressedRows([part])], None)
-    assert values_of(batches) == [None, 10 * (base + 1), 10 * (base + 2), None, None, *(10 * (base + at) for at in (5, 6)), None]
+    assert values_of(batches) == [
+        None,
+        10 * (base + 1),
+        10 * (base + 2),
+        None,
+        None,
+        *(10 * (base + at) for at in (5, 6)),
+        None,
+    ]
 
 
 def test_rows_of_a_fragment_that_is_left_out_are_passed_over(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ lance_file: Any = importlib.import_module("lance.file")
 T = TypeVar("T")
 
 _MISSING_VERSION = re.compile(r"_versions/[^/\s]*\.manifest was not found|Not found: \S*_versions/[^/\s]*\.manifest")
+_MISSING_FILE = re.compile(r"Not found: \S*/(?:data|_deletions)/\S+")
 _CONFLICT = re.compile(
     r"^(?:Retryable commit|Commit) conflict|^Incompatible transaction|^Too (?:many|much) .*(?:writers|contention)",
     re.IGNORECASE,
@@ -77,9 +78,16 @@ def error_for(exc: BaseException, table: str, invalid: type[InvalidInput]) -> La
         return VersionNotFound(f"Table {table!r} has no such version, or it has been cleaned up.", table=table)
     if text.startswith("Dataset at path") and "was not found" in text:
         return TableNotFound(f"There is no table {table!r}.", table=table)
+    if _MISSING_FILE.search(text):
+        return VersionNotFound(
+            f"Files of this version of table {table!r} are gone: it was cleaned up, or the table was dropped or made "
+            "anew. Open the latest version.",
+            table=table,
+        )
     if "already exists" in text:
         return AlreadyExists(f"In table {table!r}: {said}.", table=table)
-    if isinstance(exc, ValueError | KeyError | TypeError | pa.ArrowException) or _BAD_INPUT.search(text):
+    from_python = isinstance(exc, ValueError | KeyError | TypeError | pa.ArrowException)
+    if "LanceError(IO)" not in text and (from_python or _BAD_INPUT.search(text)):
         return invalid(f"Table {table!r}: {said}.", table=table)
     return StorageError(f"Table {table!r} could not be read or written: {said}.", table=table)
 

@@ -175,6 +175,12 @@ def test_optimize_merges_fragments_and_forgets_old_versions(table: Snapshot) -> 
     assert [one.version for one in upkeep.versions(table)] == [done.snapshot.version]
 
 
+def test_a_snapshot_whose_files_were_cleaned_up_says_so(table: Snapshot) -> None:
+    upkeep.optimize(table, cleanup_older_than_seconds=0)
+    with pytest.raises(VersionNotFound, match="cleaned up"):
+        table.to_arrow()
+
+
 def test_versions_are_listed_with_their_time(table: Snapshot) -> None:
     listed = upkeep.versions(table)
     assert [one.version for one in listed] == [1, 2, 3]

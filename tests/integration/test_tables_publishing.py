@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tables_kit import COLUMN, PROOF, all_doubled, by_id, doubled, two_fragments, values
+from tables_kit import COLUMN, PROOF, all_doubled, by_id, declaration, doubled, two_fragments, values
 
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.tables import Fragment, Snapshot, TableStore, changes, publishing, reshaping, upkeep
@@ -261,6 +261,25 @@ def test_the_rare_layout_bears_other_writers_too(table: Snapshot, write: Callabl
     latest.publish([doubled(latest, 2)], job_id="j", guard=once(lambda: write(table)))
     assert {key: value for key, value in by_id(table).items() if value is not None}.items() <= {6: 12, 7: 14}.items()
     table.latest().dataset.validate()
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+def test_every_file_format_of_lance_takes_nested_columns(store: TableStore, version: str) -> None:
+    lance.write_dataset(pa.table({"id": [1, 2]}), str(store.path_of("t")), data_storage_version=version)
+    nested = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    plain = store.open("t")
+    table = plain.declare([(pa.field("y", nested), declaration(plain))], PROOF)
+    lance.dataset(table.uri).insert(pa.table({"id": [3], "y": pa.array([{"a": 0, "b": []}], nested)}))
+    latest = table.latest()
+    for fragment in latest.fragments:
+        value = pa.array([{"a": 1, "b": ["x"]}] * fragment.physical_rows, nested)
+        proof = pa.array([b"p" * 16] * fragment.physical_rows, pa.binary(16))
+        batch = pa.record_batch({"y": value, PROOF: proof})
+        file = latest.write_column_file(fragment.id, batch.schema, [batch])
+        assert latest.publish([file], job_id="j", guard=always).published == (fragment.id,)
+    assert by_id(table) == {key: {"a": 1, "b": ["x"]} for key in (1, 2, 3)}
+    assert by_id(compact(table)) == {key: {"a": 1, "b": ["x"]} for key in (1, 2, 3)}
+    assert table.latest().fragments[0].file_of(table.field_id("y")) is not None
 
 
 def test_updated_rows_carry_value_and_proof_along(table: Snapshot) -> None:

@@ -21,6 +21,11 @@ SAID = [
     (OSError("Append with different schema: `id` should have type int64"), errors.InvalidData),
     (OSError("LanceError(Arrow): Divide by zero error"), errors.InvalidData),
     (ValueError("Invalid user input: Schema error: No field named nope."), errors.InvalidData),
+    (
+        ValueError("External error: LanceError(IO): Generic error: Not found: x/t.lance/data/1.lance"),
+        errors.VersionNotFound,
+    ),
+    (ValueError("External error: LanceError(IO): Permission denied (os error 13)"), errors.StorageError),
     (OSError("LanceError(IO): No space left on device (os error 28)"), errors.StorageError),
 ]
 

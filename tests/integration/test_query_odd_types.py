@@ -56,14 +56,15 @@ def conditions(session: QuerySession, column: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("table", ["everything", "only"])
+# Beside some types Lance refuses every condition, so that a table of one column takes another way than one of all.
+@pytest.mark.parametrize(("table", "share"), [("everything", 4), ("only", 1)])
 @pytest.mark.parametrize("column", list(ODD_COLUMNS))
-def test_a_condition_finds_the_rows_that_duckdb_would(session: QuerySession, column: str, table: str):
+def test_a_condition_finds_the_rows_that_duckdb_would(session: QuerySession, column: str, table: str, share: int):
     name = "everything" if table == "everything" else f"only_{column}"
     session.sql(f"CREATE OR REPLACE TEMP TABLE native AS SELECT row, {column} FROM {name}")
     differing = [
         condition
-        for condition in conditions(session, column)
+        for condition in conditions(session, column)[::share]
         if session.sql(f"SELECT row FROM {name} WHERE {condition}").fetchall()
         != session.sql(f"SELECT row FROM native WHERE {condition} ORDER BY row").fetchall()
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -201,3 +202,16 @@ def test_sql_reaches_no_python_variable(session: QuerySession):
 )
 def test_unusual_queries_work(session: QuerySession, query: str):
     assert session.sql(query).to_arrow().num_rows > 0
+
+
+def test_threads_share_a_session(session: QuerySession):
+    with ThreadPoolExecutor(8) as pool:
+        counts = pool.map(lambda n: session.sql("SELECT count(*) + ? FROM reviews", [n]).fetchall(), range(40))
+        assert [rows[0][0] for rows in counts] == [3 + n for n in range(40)]
+
+
+def test_a_query_reads_one_version_of_a_table_that_changes_while_it_is_read(folder: LanceFolder, session: QuerySession):
+    reader = session.sql("SELECT a.id FROM reviews a, range(100_000)").to_reader(1000)
+    reader.read_next_batch()
+    folder.write("reviews", {"id": [9], "text": ["new"]}, mode="overwrite")
+    assert set(reader.read_all()["id"].unique().to_pylist()) <= {1, 2, 3}

@@ -172,18 +172,21 @@ class LoadedFunction:
 
     def _results(self, batch: pa.RecordBatch, rows: Sequence[int]) -> list[Any]:
         """Call it for each row of `batch`; `rows` are their indices in the batch it came from."""
-        arguments = list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-        if self._concurrency > 1 and len(arguments) > 1:
-            return self._results_at_once(arguments, rows)
+        columns = [column.to_pylist() for column in batch.columns]
+        if self._concurrency > 1 and batch.num_rows > 1:
+            return self._results_at_once(list(zip(*columns, strict=True)), rows)
         results: list[Any] = []
         target, append = self._target, results.append
         try:
             if self._by_keyword:
-                for args in arguments:
+                for args in zip(*columns, strict=True):
                     positional, named = self._split(args)
                     append(target(*positional, **named))
+            elif len(columns) == 1:  # the usual case, without a tuple for each row
+                for value in columns[0]:
+                    append(target(value))
             else:
-                for args in arguments:
+                for args in zip(*columns, strict=True):
                     append(target(*args))
         except BaseException as error:
             raise UserCodeError(summary(error), row_index=rows[len(results)], **described(error)) from None

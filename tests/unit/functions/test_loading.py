@@ -128,7 +128,7 @@ def test_an_error_says_on_which_row_of_the_batch_and_where() -> None:
     )
     assert failed.traceback_text is not None
     assert "raise error()" in failed.traceback_text
-    assert "loading.py" not in failed.traceback_text
+    assert "in _results" not in failed.traceback_text
 
 
 class Unpicklable(Exception):

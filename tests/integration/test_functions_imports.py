@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import lancegpu_sql as lg
+
+GUESTS_OF_PYARROW = {"numpy", "cloudpickle"}  # it loads them where they are installed
+LIGHT = "import lancegpu_sql as lg; from lancegpu_sql import col, errors, function; col('a')"
+WORKER = "import lancegpu_sql.functions.loading"
+DEFINE = """
+import lancegpu_sql as lg
+@lg.function(name="double")
+def double(x: int) -> int: return 2 * x
+double(x=lg.col("x"))
+"""
+
+
+def loaded_by(program: str) -> set[str]:
+    """Run a program in a fresh interpreter and name the packages it imports beyond Python's own."""
+    told = (
+        "import sys; before = set(sys.modules)\n"
+        f"{program}\n"
+        "tops = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(top for top in tops if top not in sys.stdlib_module_names))"
+    )
+    ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return {name for name in ran.stdout.split() if not name.startswith("_")} - {"lancegpu_sql", "cython_runtime"}
+
+
+def test_the_root_function_and_col_import_the_standard_library_only() -> None:
+    assert loaded_by(LIGHT) == set()
+
+
+def test_what_a_worker_loads_functions_with_needs_pyarrow_and_cloudpickle() -> None:
+    assert {"pyarrow", "cloudpickle"} <= loaded_by(WORKER) <= {"pyarrow", *GUESTS_OF_PYARROW}
+
+
+def test_declaring_and_binding_a_function_needs_pyarrow_only() -> None:
+    assert loaded_by(DEFINE) <= {"pyarrow", *GUESTS_OF_PYARROW}
+
+
+def test_public_names_are_sorted_and_there() -> None:
+    assert lg.__all__ == sorted(lg.__all__)
+    assert set(lg.__all__) <= set(dir(lg))
+    assert all(hasattr(lg, name) for name in lg.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(lg, "conect")

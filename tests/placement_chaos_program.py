@@ -22,10 +22,14 @@ from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, WorkerRe
 DEVICES = DriverReport((Device("GPU-aaaa", 0), Device("GPU-bbbb", 1)))
 GPU_CLASS = GpuClass(name="real", local=LocalDevices(devices="auto"))
 
-# As a real worker, it touches its device only once its owner has told it what to load.
+# As a real worker, it touches its device only once its owner has told it what to load, and takes a while to end.
 WORKER = """
-import fcntl, os, socket, sys, threading
-threading.Thread(target=lambda: (sys.stdin.buffer.read(), os._exit(0)), daemon=True).start()
+import fcntl, os, socket, sys, threading, time
+def end_with_owner():
+    sys.stdin.buffer.read()
+    time.sleep(0.1)
+    os._exit(0)
+threading.Thread(target=end_with_owner, daemon=True).start()
 inbox = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 inbox.bind(sys.argv[-1])
 print("ready", flush=True)

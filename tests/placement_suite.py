@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -104,6 +104,12 @@ class PlacementSuite:
     @pytest.fixture
     def lose(self) -> Callable[[Asked], None]:
         raise NotImplementedError
+
+    @pytest.fixture(autouse=True)
+    def _no_fault_of_our_own(self, caplog: pytest.LogCaptureFixture, placement: Placement) -> Iterator[None]:
+        yield
+        placement.close()
+        assert [record.message for record in caplog.records if record.name == "lancegpu_sql.placement.watch"] == []
 
     @pytest.fixture
     def ask(self, placement: Placement) -> Ask:

@@ -101,7 +101,7 @@ class LocalTicket:
     def begin_release(self) -> bool:
         """Tell the worker to end; False where somebody else does, or it has ended. True obliges to finish it."""
         with self._lock:
-            if self._story.state.ended or self._story.state is RequestState.CLOSING:
+            if self._is_over:
                 return False
             self._story.meet(Closing())
         if self._process is not None:
@@ -154,6 +154,10 @@ class LocalTicket:
         self._site.claims.change(self.request.request_id, worker=process.identity)
 
     @property
+    def _is_over(self) -> bool:
+        return self._story.state.ended or self._story.state is RequestState.CLOSING
+
+    @property
     def _name(self) -> str:
         number = f" {self._process.pid}" if self._process else ""
         return f"worker{number} of Function {self.request.function} (version {self.request.version})"
@@ -178,7 +182,7 @@ class LocalTicket:
     def _die(self, process: WorkerProcess) -> None:
         self._site.watch.unwatch(process.pidfd)
         with self._lock:
-            if self._story.state is RequestState.CLOSING:
+            if self._is_over:
                 return  # asked for; whoever asked sees to the rest
             exit_code = process.reap()
             lost = explain_death(
@@ -205,7 +209,7 @@ class LocalTicket:
 
     def _tell(self, event: PlacementEvent) -> bool:
         with self._lock:
-            if self._story.state.ended or self._story.state is RequestState.CLOSING:
+            if self._is_over:
                 return False
             self._story.meet(event)
         self._hand_out(event)

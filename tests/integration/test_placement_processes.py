@@ -128,10 +128,10 @@ def test_a_worker_that_outlives_its_killed_owner_keeps_its_device(
     holder = other("job 7")
     worker = holder.hears("Ready")["worker_pid"]
     os.kill(worker, signal.SIGSTOP)  # it cannot notice that its owner is gone
-    waiter = ask()
-    waiter.next(Waiting)
     holder.kill()
     assert placement.free_workers(gpu_class(), 1, 1) == 0
+    waiter = ask()
+    waiter.next(Waiting)
     os.kill(worker, signal.SIGKILL)
     waiter.next(Ready)
 

@@ -17,6 +17,7 @@ from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.sources import reader_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Database:
     def uri(self) -> str:
         """The folder of the tables."""
         return self._services.tables.uri
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was opened with."""
+        return self._services.settings
 
     # Tables
 
@@ -144,6 +150,26 @@ class Database:
         """Register a Function in the background; see `create_function`."""
         named, work = functions.registration(self._services, function, name, options)
         return function_job(self._services, named, work)
+
+    def register_file(self, path: str | os.PathLike[str], name: str | None = None) -> list[FunctionVersion]:
+        """Register the Functions of a Python file, whose code is imported in a process of its own, never here.
+
+        Parameters
+        ----------
+        path
+            The file.
+        name
+            Of one Function, decorated or not; all decorated ones if left out.
+
+        Raises
+        ------
+        InvalidFunction, InvalidName
+            There is no such file, or what is wrong with a Function of it; none is registered.
+        LoadFailed, LoadTimeout
+            The file cannot be imported.
+        GpuClassNotFound
+        """
+        return functions.register_file(self._services, path, name)
 
     def get_function(self, name: str, version: int | None = None) -> RegisteredFunction:
         """Return a registered Function, to be bound to columns: its latest version, or the one asked for.
@@ -258,7 +284,11 @@ class Database:
         Conflict
             It runs, or it has finished.
         """
-        return show(self._services, resume(self._services, job_id))
+        return show(self._services, self.resume_job_async(job_id))
+
+    def resume_job_async(self, job_id: str) -> JobHandle[Any]:
+        """Go on with a job in a thread of this process; see `resume_job`."""
+        return resume(self._services, job_id)
 
     # Life
 

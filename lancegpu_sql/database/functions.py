@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.binding import Bindable
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import as_function, define
+from lancegpu_sql.functions.inspection import inspect_file
 
 
 def registration(
@@ -22,6 +24,15 @@ def registration(
     checked = as_function(function, name, **options)
     limits = limits_of(services.catalog)
     return checked.name, lambda: registry.register_definition(services.catalog, limits, define(checked))
+
+
+def register_file(services: Services, path: str | os.PathLike[str], name: str | None) -> list[FunctionVersion]:
+    """Register what a file defines, all of it or, where one asks for a GPU class that there is not, nothing."""
+    definitions = inspect_file(path, name)
+    limits = limits_of(services.catalog)
+    for definition in definitions:
+        registry.check_gpu_class(limits, definition.version.name, definition.version.placement)
+    return [registry.register_definition(services.catalog, limits, definition) for definition in definitions]
 
 
 def registered(services: Services, function: Bindable | FunctionVersion) -> FunctionVersion:

@@ -1,0 +1,127 @@
+"""Shows a job until it ends or the time is over."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from lancegpu_sql.cli.entry import EXIT_INTERRUPTED
+from lancegpu_sql.errors import LanceGpuError, StillWaiting
+
+if TYPE_CHECKING:
+    from lancegpu_sql.catalog.models import JobRecord
+    from lancegpu_sql.database import Database, JobHandle
+    from lancegpu_sql.refresh.request import RefreshResult
+
+CANCEL_SECONDS = 30.0
+"""How long Ctrl-C waits for a job to put what it finished in order."""
+
+Result = TypeVar("Result")
+
+
+def run_to_end(database: Database, job: JobHandle[Result], *, timeout_seconds: float | None, resume: str) -> Result:
+    """Show a job of this process until it ends; Ctrl-C cancels it.
+
+    Parameters
+    ----------
+    timeout_seconds
+        After which the job is left, for anyone to go on with.
+    resume
+        The command line that does.
+
+    Raises
+    ------
+    StillWaiting
+        The time is over.
+    LanceGpuError
+        How the job failed.
+    """
+    try:
+        return follow(database, job, timeout_seconds=timeout_seconds)
+    except KeyboardInterrupt:
+        job.cancel()
+        job.ended(CANCEL_SECONDS)
+        print(f"\nCancelled; what was finished is kept. Go on with: {resume}", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    except StillWaiting as problem:
+        raise StillWaiting(
+            f"{_standing(job.record, timeout_seconds)} What was finished is kept. Go on with: {resume}", **problem.facts
+        ) from None
+
+
+def follow(database: Database, job: JobHandle[Result], *, timeout_seconds: float | None) -> Result:
+    """Show any job until it ends, and return its result.
+
+    Raises
+    ------
+    StillWaiting
+        The time is over, or no process runs the job.
+    LanceGpuError
+        How the job failed.
+    """
+    from lancegpu_sql.jobs import watch
+
+    try:
+        watch(job if timeout_seconds is None else _Until(job, timeout_seconds), style=database.settings.progress)
+    except _TimeOver:
+        raise StillWaiting(
+            f"{_standing(job.record, timeout_seconds)} It goes on by itself.", waiting_on=job.waiting_on
+        ) from None
+    return job.wait()
+
+
+def print_result(result: RefreshResult, *, json: bool) -> None:
+    """Print what a refresh did."""
+    from lancegpu_sql.cli.output import print_facts, print_json
+
+    if json:
+        print_json(result)
+        return
+    print_facts(
+        {
+            "mode": result.mode,
+            "rows assigned": result.rows_assigned,
+            "rows failed": result.rows_failed,
+            "rows remaining": result.rows_remaining,
+            "version": result.version,
+            "job": result.job_id,
+        }
+    )
+
+
+def _standing(record: JobRecord, timeout_seconds: float | None) -> str:
+    from lancegpu_sql.jobs.words import phase
+
+    doing = f"waiting: {record.waiting_on.message}" if record.waiting_on is not None else phase(record)
+    return f"After {timeout_seconds or 0.0:g} s job {record.id} is {doing.rstrip('.')}."
+
+
+class _TimeOver(LanceGpuError):
+    """Ends the showing of a job."""
+
+
+class _Until:
+    """A job that is looked at for some time only."""
+
+    def __init__(self, job: JobHandle[Any], timeout_seconds: float) -> None:
+        self._job = job
+        self._deadline = time.monotonic() + timeout_seconds
+
+    @property
+    def record(self) -> JobRecord:
+        return self._job.record
+
+    def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord:
+        return self._job.next_change(after, self._left(timeout_seconds))
+
+    def ended(self, timeout_seconds: float | None = 0.0) -> bool:
+        return self._job.ended(self._left(timeout_seconds))
+
+    def _left(self, timeout_seconds: float | None) -> float:
+        left = self._deadline - time.monotonic()
+        if left <= 0 and not self._job.ended():
+            raise _TimeOver("the time is over")
+        return max(left, 0.0) if timeout_seconds is None else max(min(left, timeout_seconds), 0.0)

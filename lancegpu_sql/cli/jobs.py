@@ -1,0 +1,143 @@
+"""`jobs`: see, follow, cancel and resume background work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lancegpu_sql.cli.entry import EXIT_STILL_WAITING
+from lancegpu_sql.cli.options import DbOption, JsonOption, TimeoutOption, again, group, opened
+
+if TYPE_CHECKING:
+    from lancegpu_sql.catalog.models import JobRecord
+
+app = group("See, follow, cancel and resume jobs.")
+
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+
+
+@app.command("list")
+def list_jobs(
+    context: typer.Context,
+    table: Annotated[str | None, typer.Option("--table", help="Of this table only.")] = None,
+    state: Annotated[list[str] | None, typer.Option("--state", help="In this state only; may be given again.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many, the newest.")] = 50,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the jobs, newest first."""
+    from lancegpu_sql.catalog.models import JobState
+    from lancegpu_sql.cli.output import print_json, print_rows
+    from lancegpu_sql.jobs.words import title
+
+    unknown = [one for one in state or [] if one not in set(JobState)]
+    if unknown:
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is no state; the states are {', '.join(JobState)}", param_hint="--state"
+        )
+    with opened(context, db) as database:
+        found = database.list_jobs(table, states=list(state) if state else None, limit=limit)
+    if json:
+        print_json(found)
+        return
+    print_rows(
+        ["job", "works on", "state", "created", "about"],
+        [[one.id, title(one), str(one.state), one.created_at, _about(one)] for one in found],
+        none="There are no jobs.",
+    )
+
+
+@app.command("show")
+def show(context: typer.Context, job: JobArgument, db: DbOption = None, json: JsonOption = False) -> None:
+    """Show one job: its state, what it waits for, its progress, its error, what happened to it."""
+    from lancegpu_sql.cli.output import json_of, print_facts, print_json, print_rows
+    from lancegpu_sql.jobs.words import title
+
+    with opened(context, db) as database:
+        handle = database.get_job(job)
+        record, events = handle.record, handle.events()
+    if json:
+        print_json({**json_of(record), "events": json_of(events)})
+        return
+    print_facts(
+        {
+            "job": record.id,
+            "works on": title(record),
+            "state": str(record.state),
+            "about": _about(record),
+            "options": [f"{name}={value!r}" for name, value in record.request.items()],
+            "created": record.created_at,
+            "started": record.started_at,
+            "ended": record.finished_at,
+            "process": None if record.owner is None else f"{record.owner.pid} on {record.owner.host.partition('/')[0]}",
+            "result": [f"{name} {value}" for name, value in (record.result or {}).items() if name != "job_id"],
+            "error": None if record.error is None else record.error["message"],
+            "seconds": [f"{name} {spent}" for name, spent in (record.timings or {}).get("phases", {}).items()],
+        }
+    )
+    print()
+    print_rows(["when", "event", "what happened"], [[event.at, event.kind, event.message] for event in events])
+
+
+@app.command("watch")
+def watch(context: typer.Context, job: JobArgument, timeout: TimeoutOption = None, db: DbOption = None) -> None:
+    """Follow a job until it ends, and end as it does. Ctrl-C ends the watching, not the job."""
+    from lancegpu_sql.cli.following import follow
+
+    with opened(context, db) as database:
+        follow(database, database.get_job(job), timeout_seconds=timeout)
+
+
+@app.command("cancel")
+def cancel(context: typer.Context, job: JobArgument, db: DbOption = None) -> None:
+    """Ask a job to stop, and wait until it has. What it finished is kept."""
+    from lancegpu_sql.cli.following import CANCEL_SECONDS
+
+    with opened(context, db) as database:
+        handle = database.get_job(job)
+        if handle.status().ended:
+            print(f"Job {job} has ended already: it is {handle.status()}.")
+            return
+        handle.cancel()
+        if not handle.ended(CANCEL_SECONDS):
+            print(f"Job {job} was asked to stop; it is {handle.status()} still.")
+            raise typer.Exit(EXIT_STILL_WAITING)
+        print(f"Job {job} is {handle.status()}.")
+
+
+@app.command("resume")
+def resume(
+    context: typer.Context,
+    job: JobArgument,
+    timeout: TimeoutOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Go on with a job that was interrupted, cancelled or failed. What it finished is not computed again."""
+    from lancegpu_sql.cli.following import print_result, run_to_end
+
+    with opened(context, db) as database:
+        handle = database.resume_job_async(job)
+        result = run_to_end(database, handle, timeout_seconds=timeout, resume=again(context, db, f"jobs resume {job}"))
+    print_result(result, json=json)
+
+
+@app.command("log")
+def log(context: typer.Context, job: JobArgument, db: DbOption = None) -> None:
+    """Print what user code printed in the job's workers."""
+    with opened(context, db) as database:
+        print(database.get_job(job).log(), end="")
+
+
+def _about(record: JobRecord) -> str:
+    """Return what is worth knowing of a job in its state."""
+    from lancegpu_sql.jobs.words import rows
+
+    if record.waiting_on is not None:
+        return record.waiting_on.message
+    if record.error is not None:
+        return f"{record.error['type']}: {record.error['message'].splitlines()[0]}"
+    if record.state == "queued" and record.owner is None:
+        return "no process runs it; it can be resumed"
+    return "" if record.progress is None else rows(record.progress)

@@ -1,0 +1,109 @@
+"""What the commands share: how groups are made, which database is meant, how it is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lancegpu_sql.errors import NotFound
+
+if TYPE_CHECKING:
+    from lancegpu_sql.database import Database
+
+DB_VARIABLE = "LANCEGPU_DB"
+
+DbOption = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        metavar="FOLDER",
+        help=f"The database's folder. If left out: ${DB_VARIABLE}, or else the current folder.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up after this time, with exit status 75."),
+]
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What stood before the command's name; the context's object."""
+
+    db: str | None = None
+
+
+def group(help_: str, *, epilog: str | None = None) -> typer.Typer:
+    """Return an empty group of commands; alone it prints its help."""
+    return typer.Typer(
+        help=help_,
+        epilog=epilog,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # drawing help with rich would take as long again as all the rest of it
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+@contextmanager
+def opened(context: typer.Context, db: str | None, *, new: bool = False, **overrides: Any) -> Iterator[Database]:
+    """Open the database that a command line means, and close it after the command.
+
+    Parameters
+    ----------
+    context, db
+        Of the command.
+    new
+        A folder that is no database yet becomes one.
+    **overrides
+        Settings.
+
+    Raises
+    ------
+    NotFound
+        The folder is no database.
+    """
+    from lancegpu_sql.database import connect
+    from lancegpu_sql.settings import Settings
+
+    folder = named_database(context, db) or os.environ.get(DB_VARIABLE) or "."
+    if not new and not _is_database(folder):
+        raise NotFound(
+            f"{folder} is no database: it holds neither tables (*.lance) nor a catalog. Name one with --db FOLDER or "
+            f"${DB_VARIABLE}, or make one with: lancegpu init --db {folder}",
+            uri=folder,
+        )
+    environment = {name: value for name, value in os.environ.items() if name != DB_VARIABLE}
+    with connect(folder, settings=Settings.load(environment, **overrides)) as database:
+        yield database
+
+
+def named_database(context: typer.Context, db: str | None) -> str | None:
+    """Return the folder that the command line names, after the command or before it."""
+    if db is not None:
+        return db
+    found = context.find_object(Invocation)
+    return None if found is None else found.db
+
+
+def again(context: typer.Context, db: str | None, command: str) -> str:
+    """Return the command line that goes on in the same database."""
+    named = named_database(context, db)
+    return f"lancegpu {command}" if named is None else f"lancegpu {command} --db {named}"
+
+
+def _is_database(folder: str) -> bool:
+    from lancegpu_sql.database.services import PRIVATE_FOLDER
+
+    path = Path(folder).expanduser()
+    if "://" in folder:
+        return True  # connect() says what is wrong with it
+    return (path / PRIVATE_FOLDER).is_dir() or (path.is_dir() and any(path.glob("*.lance")))

@@ -1,0 +1,98 @@
+"""`refresh`: bring a computed column up to date."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lancegpu_sql.cli.options import DbOption, JsonOption, TimeoutOption, again, opened
+
+
+def refresh(
+    context: typer.Context,
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table.")],
+    column: Annotated[
+        str, typer.Argument(metavar="COLUMN", help="The computed column; its siblings of one binding come with it.")
+    ],
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", metavar="PREDICATE", help="Compute all rows for which this is true (DuckDB), no others."
+        ),
+    ] = None,
+    error_policy: Annotated[
+        str | None,
+        typer.Option("--error-policy", metavar="fail", help="What a row that raises does: it fails the refresh."),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", metavar="ROWS", min=1, help="Most rows of one call.")
+    ] = None,
+    gpu_class: Annotated[
+        str | None,
+        typer.Option("--gpu-class", metavar="CLASS", help="Use this GPU class instead of the Function's own."),
+    ] = None,
+    gpu_count: Annotated[
+        int | None, typer.Option("--gpu-count", metavar="COUNT", min=1, help="Most GPUs at a time.")
+    ] = None,
+    max_workers: Annotated[
+        int | None, typer.Option("--max-workers", metavar="COUNT", min=1, help="Most workers at a time.")
+    ] = None,
+    publication_interval_rows: Annotated[
+        int | None,
+        typer.Option(
+            "--publication-interval-rows",
+            metavar="ROWS",
+            min=1,
+            help="Publish whenever so many rows more are computed.",
+        ),
+    ] = None,
+    part_target_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--part-target-seconds", metavar="SECONDS", help="How long the work between checkpoints may take."
+        ),
+    ] = None,
+    call_timeout_seconds: Annotated[
+        float | None,
+        typer.Option("--call-timeout-seconds", metavar="SECONDS", help="How long one call of the Function may take."),
+    ] = None,
+    init_timeout_seconds: Annotated[
+        float | None,
+        typer.Option("--init-timeout-seconds", metavar="SECONDS", help="How long loading the Function may take."),
+    ] = None,
+    max_worker_losses: Annotated[
+        int | None,
+        typer.Option("--max-worker-losses", metavar="COUNT", min=0, help="How many workers the same rows may cost."),
+    ] = None,
+    timeout: TimeoutOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Bring a computed column up to date.
+
+    Rows never computed, rows whose inputs changed and rows of another Function version are computed, and no others.
+
+    A GPU Function waits for room in its GPU class, however long, and says for what it waits. Ctrl-C cancels; so does the
+    end of --timeout, with exit status 75. What was finished is kept, and the next refresh uses it.
+    """
+    given = {
+        "error_policy": error_policy,
+        "batch_size": batch_size,
+        "gpu_class": gpu_class,
+        "gpu_count": gpu_count,
+        "max_workers": max_workers,
+        "publication_interval_rows": publication_interval_rows,
+        "part_target_seconds": part_target_seconds,
+        "call_timeout_seconds": call_timeout_seconds,
+        "init_timeout_seconds": init_timeout_seconds,
+        "max_worker_losses": max_worker_losses,
+    }
+    from lancegpu_sql.cli.following import print_result, run_to_end
+
+    with opened(context, db) as database:
+        chosen = {name: value for name, value in given.items() if value is not None}
+        job = database.open_table(table).refresh_column_async(column, where, **chosen)
+        resume = again(context, db, f"jobs resume {job.id}")
+        result = run_to_end(database, job, timeout_seconds=timeout, resume=resume)
+    print_result(result, json=json)

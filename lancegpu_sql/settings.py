@@ -34,7 +34,7 @@ class Settings(BaseModel):
     runtime_folder: Path | None = Field(
         default=None,
         description="Where workers' sockets and the leases of this machine's devices stand; private to one user, on a "
-        "local disk. By default a folder of this user under XDG_RUNTIME_DIR, or under the system's temporary folder.",
+        "local disk. By default /tmp/lancegpu-<user id>, the same for every login of a user.",
     )
     catalog: str | None = Field(
         default=None,

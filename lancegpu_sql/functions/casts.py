@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancegpu_sql.errors import InvalidBinding
 from lancegpu_sql.functions.arrow_types import parse_type
@@ -85,9 +86,12 @@ def _decimals(source: pa.DataType, target: pa.DataType) -> bool:
     return bool(source.scale <= target.scale and source.precision - source.scale <= target.precision - target.scale)
 
 
+def _is_list_view(arrow_type: pa.DataType) -> bool:
+    return bool(_types.is_list_view(arrow_type) or _types.is_large_list_view(arrow_type))
+
+
 def _is_list(arrow_type: pa.DataType) -> bool:
-    kinds = (_types.is_list, _types.is_large_list, _types.is_list_view, _types.is_large_list_view)
-    return any(is_kind(arrow_type) for is_kind in kinds)
+    return bool(_types.is_list(arrow_type) or _types.is_large_list(arrow_type)) or _is_list_view(arrow_type)
 
 
 def _lists(source: pa.DataType, target: pa.DataType) -> bool:
@@ -118,8 +122,9 @@ def _maps(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _is_lossless_field(source: pa.Field, target: pa.Field) -> bool:
-    # A field that may be null suits one that may not as long as none is: that is the values' matter.
-    return is_lossless(source.type, target.type)
+    # A field that may be null suits one that may not as long as none is: that is the values' matter. List views are
+    # cast by hand, and only where the whole column is one.
+    return not _is_list_view(source.type) and is_lossless(source.type, target.type)
 
 
 def argument_cast(column_type: pa.DataType, parameter_type: pa.DataType) -> pa.DataType | None:
@@ -149,6 +154,33 @@ def argument_cast(column_type: pa.DataType, parameter_type: pa.DataType) -> pa.D
             parameter_type=str(parameter_type),
         )
     return parameter_type
+
+
+def lossless_cast(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """Cast an array to a type for which `is_lossless` holds.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        A value does not fit after all: a finer unit of time overflows, a null stands where none may, or one array
+        would hold more than 2 GiB of text.
+    """
+    if array.type == arrow_type:
+        return array
+    if _types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if _types.is_dictionary(arrow_type):
+        return lossless_cast(array, arrow_type.value_type).dictionary_encode().cast(arrow_type)
+    if _is_list_view(array.type):
+        array = _as_large_list(array)
+    return array.cast(arrow_type)
+
+
+def _as_large_list(views: pa.Array) -> pa.Array:
+    """Turn a list view into a list by hand: pyarrow 26 casts one with offsets that lose items."""
+    lengths = pc.fill_null(pc.list_value_length(views), 0).cast(pa.int64())
+    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    return pa.LargeListArray.from_arrays(offsets, views.flatten(), mask=views.is_null())
 
 
 class NamedType(Protocol):
@@ -184,6 +216,9 @@ def check_arguments(
     InvalidBinding
         A column is not in the table, or has a type that does not suit its parameter.
     """
+    missing = [parameter.name for parameter in parameters if parameter.name not in arguments]
+    if missing:
+        raise InvalidBinding(f"{function} lacks {', '.join(missing)}: give each a column.", function=function)
     for parameter in parameters:
         column = arguments[parameter.name].name
         if column not in schema.names:

@@ -61,6 +61,7 @@ class Content:
         self._seen: dict[int, int] = {}
         self._kept: list[Any] = []
         self._inside_foreign = False
+        self._states: dict[int, set[str]] = {}
 
     def digest(self) -> bytes:
         """Give the digest of all that was added."""
@@ -169,7 +170,7 @@ class Content:
             apart.add(value)
             return apart.digest()
         apart._seen, apart._kept = dict(self._seen), list(self._kept)
-        apart._inside_foreign = self._inside_foreign
+        apart._inside_foreign, apart._states = self._inside_foreign, self._states
         apart.add(value)
         return apart.digest()
 
@@ -183,7 +184,7 @@ class Content:
         ):
             self._say("closure", name)
             self._add_cell(cell)
-        state = _states_of(function.__globals__)
+        state = self._states_of(function.__globals__)
         for name in globals_read(code):
             if name in _PLACE_GLOBALS:
                 continue
@@ -198,6 +199,12 @@ class Content:
             if name != "__wrapped__":  # the closure holds it; and what only names it does not call it
                 self._say("attribute", name)
                 self.add(item)
+
+    def _states_of(self, namespace: Mapping[str, Any]) -> set[str]:
+        """Name the globals of a module that its own functions assign, such as a model kept after the first call."""
+        if id(namespace) not in self._states:
+            self._states[id(namespace)] = {name for code in _codes_of(namespace) for name in globals_written(code)}
+        return self._states[id(namespace)]
 
     def _add_cell(self, cell: types.CellType) -> None:
         try:
@@ -280,11 +287,6 @@ def _is_stateful(kind: type) -> bool:
         for each in kind.__mro__
         for module in _STATEFUL_MODULES
     )
-
-
-def _states_of(namespace: Mapping[str, Any]) -> set[str]:
-    """Name the globals of a module that its own functions assign, such as a model kept after the first call."""
-    return {name for code in _codes_of(namespace) for name in globals_written(code)}
 
 
 def _codes_of(namespace: Mapping[str, Any]) -> list[types.CodeType]:

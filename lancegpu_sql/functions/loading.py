@@ -111,7 +111,7 @@ class LoadedFunction:
         self._by_keyword = packed.by_keyword
         self._concurrency = concurrency if packed.calling == "row" else 1
         self._threads: ThreadPoolExecutor | None = None
-        self._closing = threading.Lock()
+        self._lock = threading.Lock()
         self._closed = False
 
     def call(self, batch: pa.RecordBatch) -> pa.Array:
@@ -215,9 +215,10 @@ class LoadedFunction:
         return results
 
     def _open_threads(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=f"calls of {self.name}")
-        return self._threads
+        with self._lock:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix=f"calls of {self.name}")
+            return self._threads
 
     def close(self) -> None:
         """Call the `close()` of a class, once; a second time does nothing.
@@ -227,7 +228,7 @@ class LoadedFunction:
         UserCodeError
             It raised; `kind` is `close`.
         """
-        with self._closing:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True

@@ -76,8 +76,8 @@ def _module_source(target: Any) -> ModuleSource | None:
     if found is not target and not (isinstance(found, Function) and found.target is target):
         return None
     path = getattr(module, "__file__", None)
-    if path is None or not path.endswith(".py"):
-        return ModuleSource(module.__name__, qualname, None, path, is_package=False) if path else None
+    if path is None or not path.endswith(".py") or module.__name__.partition(".")[0] in sys.stdlib_module_names:
+        return ModuleSource(module.__name__, qualname, None, path, is_package=False)
     source = _source_as_imported(module, path)
     if source is None:
         return None

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from lancegpu_sql.functions.casts import is_lossless
+from lancegpu_sql.functions.casts import is_lossless, lossless_cast
 from lancegpu_sql.functions.faults import WrongResultError
 
 _types = pa.types
@@ -216,7 +216,7 @@ def checked_batch(result: Any, field: pa.Field, rows: int) -> pa.Array:
         if not is_lossless(result.type, field.type):
             _refuse(field, f"an array of {result.type}")
         try:
-            result = _cast(result, field.type)
+            result = lossless_cast(result, field.type)
         except _ARROW_REFUSES as problem:
             _refuse(field, f"an array of {result.type}", f" ({problem})")
     try:
@@ -224,12 +224,6 @@ def checked_batch(result: Any, field: pa.Field, rows: int) -> pa.Array:
     except _Refused as problem:
         _refuse(field, "nulls", f" ({problem})" if problem.args else "")
     return result
-
-
-def _cast(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    if _types.is_dictionary(arrow_type) and not _types.is_dictionary(array.type):
-        array = array.cast(arrow_type.value_type).dictionary_encode()
-    return array.cast(arrow_type)
 
 
 def _check_nulls(array: pa.Array, field: pa.Field) -> None:

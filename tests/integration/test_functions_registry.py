@@ -181,7 +181,7 @@ def test_a_function_of_another_catalog_is_not_taken_for_this_ones(catalog: Catal
 
 def test_a_function_that_columns_use_is_not_dropped(catalog: Catalog) -> None:
     register(catalog, CLASSES, Score)
-    with pytest.raises(InUse, match="reviews.score") as refused:
+    with pytest.raises(InUse, match=r"reviews\.score") as refused:
         drop_function(catalog, "score", users=lambda name, version: ["reviews.score"])
     assert refused.value.facts["users"] == ["reviews.score"]
     assert get_function(catalog, "score").version.version == 1

@@ -29,7 +29,6 @@ def nested(inner: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTy
     return st.one_of(
         st.builds(pa.list_, items),
         st.builds(pa.large_list, items),
-        st.builds(pa.list_view, items),
         st.builds(pa.list_, items, st.integers(1, 4096)),
         st.builds(lambda key, item: pa.map_(key, item), inner, fields(inner, "value")),
         structs.map(lambda given: pa.struct([pa.field(*each) for each in given])),
@@ -95,3 +94,8 @@ def test_what_arrow_cannot_make_says_why(text: str, says: str) -> None:
 def test_extension_types_are_refused_with_their_storage(arrow_type: pa.DataType) -> None:
     with pytest.raises(InvalidFunction, match="storage type"):
         format_type(arrow_type)
+
+
+def test_a_list_view_is_answered_with_the_list() -> None:
+    with pytest.raises(InvalidFunction, match="use list<int8>"):
+        parse_type("list_view<int8>")

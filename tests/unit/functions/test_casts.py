@@ -6,7 +6,7 @@ import pytest
 from lancegpu_sql.catalog.models import Parameter
 from lancegpu_sql.errors import InvalidBinding
 from lancegpu_sql.functions import ColumnRef
-from lancegpu_sql.functions.casts import argument_cast, check_arguments, is_lossless
+from lancegpu_sql.functions.casts import argument_cast, check_arguments, is_lossless, lossless_cast
 
 LOSSLESS = [
     (pa.int8(), pa.int64()),
@@ -30,8 +30,12 @@ LOSSLESS = [
     (pa.struct([("a", pa.int8()), ("b", pa.large_utf8())]), pa.struct([("a", pa.int64()), ("b", pa.utf8())])),
     (pa.map_(pa.utf8(), pa.int8()), pa.map_(pa.utf8(), pa.int64())),
     (pa.null(), pa.utf8()),
+    (pa.list_view(pa.int8()), pa.list_(pa.int64())),
+    (pa.dictionary(pa.int8(), pa.utf8()), pa.string_view()),
+    (pa.utf8(), pa.dictionary(pa.int32(), pa.utf8())),
 ]
 LOSSY = [
+    (pa.list_(pa.list_view(pa.int8())), pa.list_(pa.list_(pa.int8()))),
     (pa.int64(), pa.int32()),
     (pa.int64(), pa.float64()),
     (pa.uint64(), pa.int64()),
@@ -56,7 +60,7 @@ LOSSY = [
 @pytest.mark.parametrize(("source", "target"), LOSSLESS, ids=str)
 def test_a_wider_type_or_another_form_holds_every_value(source: pa.DataType, target: pa.DataType) -> None:
     assert is_lossless(source, target)
-    assert pa.nulls(2, source).cast(target).type == target
+    assert lossless_cast(pa.nulls(2, source), target) == pa.nulls(2, target)
 
 
 @pytest.mark.parametrize(("source", "target"), LOSSY, ids=str)
@@ -95,3 +99,14 @@ def test_a_binding_to_a_missing_column_lists_those_there_are() -> None:
 def test_a_binding_to_a_column_of_another_type_names_it() -> None:
     with pytest.raises(InvalidBinding, match=r"column 'id' cannot be 'text': .*int64"):
         check_arguments("embed", TEXT, {"text": ColumnRef("id")}, pa.schema([("id", pa.int64())]))
+
+
+def test_a_list_view_keeps_its_values() -> None:
+    views = pa.array([[1, 2], None, [3]], pa.list_view(pa.int8()))
+    assert lossless_cast(views, pa.list_(pa.int64())).to_pylist() == [[1, 2], None, [3]]
+    assert lossless_cast(views.slice(1), pa.list_(pa.int8())).to_pylist() == [None, [3]]
+
+
+def test_a_binding_without_a_column_for_a_parameter_is_refused() -> None:
+    with pytest.raises(InvalidBinding, match="lacks text"):
+        check_arguments("embed", TEXT, {}, pa.schema([("text", pa.utf8())]))

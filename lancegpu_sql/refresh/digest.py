@@ -92,8 +92,8 @@ def is_failed(lanes: Lanes) -> npt.NDArray[np.bool_]:
 
 def same(stored: Lanes, present: Lanes) -> npt.NDArray[np.bool_]:
     """Tell where stored digests are those of the present inputs, whether the row failed or not."""
-    equal: npt.NDArray[np.bool_] = (stored[:, 0] & _DIGEST_MASK) == present[:, 0]
-    return equal & (stored[:, 1] == present[:, 1])
+    equal: npt.NDArray[np.bool_] = ((stored[:, 0] & _DIGEST_MASK) == present[:, 0]) & (stored[:, 1] == present[:, 1])
+    return equal
 
 
 def _validity(array: pa.Array) -> npt.NDArray[np.bool_]:

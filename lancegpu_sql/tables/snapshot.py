@@ -17,6 +17,9 @@ from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
 from lancegpu_sql.tables.naming import is_hidden
 from lancegpu_sql.tables.publishing import Publication
+from lancegpu_sql.tables.windows import Windows
+
+_BATCH_BYTES = 8 << 20
 
 
 class Snapshot:
@@ -167,39 +170,52 @@ class Snapshot:
             Add ``_rowid`` and ``_rowaddr`` (uint64) at the end. An address is the fragment id times 2**32, plus the
             physical row.
         batch_rows
-            The most rows of one batch. Blob columns come as their bytes.
+            The most rows of one batch, which has about 8 MB at most. Blob columns come as their bytes.
+
+        Memory: a few windows of 64 MB, whatever the table's size, or one row where a row is larger.
         """
-        names = self._known(columns)
-        fragments = None if fragment_ids is None else [self._lance_fragment(one) for one in fragment_ids]
-        if fragments == []:
-            return
-        with lance_errors(self.name):
-            yield from self._dataset.scanner(
-                columns=names,
-                fragments=fragments,
-                with_row_id=row_id,
-                with_row_address=row_address,
-                batch_size=batch_rows,
-                blob_handling="all_binary",
-            ).to_batches()
+        fragments = self.fragments if fragment_ids is None else [self.fragment(one) for one in fragment_ids]
+        yield from self._windowed(
+            Windows([(fragment.id, fragment.live_rows) for fragment in fragments]),
+            columns=self._known(columns),
+            with_row_id=row_id,
+            with_row_address=row_address,
+            batch_size=batch_rows,
+        )
 
     def read_physical(
         self, fragment_id: int, columns: Sequence[str], *, batch_rows: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
         """Yield all rows of a fragment as they lie in its files, deleted ones too, without row columns."""
         names = self._known(columns)
-        fragment = self._lance_fragment(fragment_id)
-        deleted = self.fragment(fragment_id).live_rows < self.fragment(fragment_id).physical_rows
+        fragment = self.fragment(fragment_id)
+        deleted = fragment.live_rows < fragment.physical_rows
+        # Lance hands out deleted rows only beside the row ids.
+        for batch in self._windowed(
+            Windows([(fragment.id, fragment.physical_rows)]),
+            columns=names,
+            with_row_id=deleted,
+            include_deleted_rows=deleted,
+            batch_size=batch_rows,
+        ):
+            yield batch.select(names)
+
+    def _windowed(self, windows: Windows, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Scan one window after the other, so that memory stays bounded however wide the rows are."""
         with lance_errors(self.name):
-            # Lance hands out deleted rows only beside the row ids.
-            for batch in fragment.scanner(
-                columns=names,
-                with_row_id=deleted,
-                include_deleted_rows=deleted,
-                batch_size=batch_rows,
-                blob_handling="all_binary",
-            ).to_batches():
-                yield batch.select(names)
+            while (window := windows.next()) is not None:
+                size_bytes = 0
+                for batch in self._dataset.scanner(
+                    fragments=[self._lance_fragment(one) for one in window.fragment_ids],
+                    offset=window.offset,
+                    limit=window.rows,
+                    batch_size_bytes=_BATCH_BYTES,
+                    blob_handling="all_binary",
+                    **options,
+                ).to_batches():
+                    size_bytes += batch.nbytes
+                    yield batch
+                windows.learn(window.rows, size_bytes)
 
     def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
         """Return the live rows as a stream: the columns that users see, or those named."""

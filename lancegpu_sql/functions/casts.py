@@ -101,7 +101,7 @@ def _lists(source: pa.DataType, target: pa.DataType) -> bool:
     if _types.is_fixed_size_list(target):
         if not fixed or source.list_size != target.list_size:
             return False
-    elif not _is_list(target):
+    elif not _is_list(target) or _is_list_view(target):
         return False
     return _is_lossless_field(source.value_field, target.value_field)
 

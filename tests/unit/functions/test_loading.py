@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lancegpu_sql import function
 from lancegpu_sql.functions.faults import LoadError, UserCodeError, WrongResultError
 from lancegpu_sql.functions.loading import LoadedFunction, load
 from lancegpu_sql.functions.packaging import pack
@@ -40,6 +41,17 @@ def test_a_null_that_it_does_not_take_gives_null_without_a_call() -> None:
 
     batch = pa.record_batch({"left": ["a", None, "c"], "right": [None, "y", "z"]})
     assert loaded(pair).call(batch).to_pylist() == ["aNone", None, "cz"]
+
+
+def test_a_function_may_call_another_function() -> None:
+    @function(name="loudly")
+    def loudly(text: str) -> str:
+        return text.upper()
+
+    def twice(text: str) -> str:
+        return str(loudly(text)) * 2
+
+    assert loaded(twice).call(TEXTS).to_pylist() == ["AA", None, "CCCCCC"]
 
 
 def test_a_batch_of_nulls_only_makes_no_call() -> None:

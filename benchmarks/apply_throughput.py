@@ -4,6 +4,7 @@ Prints one line a case: the loop's time, apply's with one warm worker (and with 
 several rounds, the sides taking turns. Nothing is written: this measures the way to the worker and back.
 """
 
+# ruff: noqa: E402 - variables must be set before numpy is imported
 from __future__ import annotations
 
 import argparse
@@ -106,7 +107,7 @@ def measure(case: Case, placement: LocalPlacement, rounds: int) -> str:
     )
     pool = WorkerPool(placement, worker_idle_seconds=60)
     no_one = threading.Event()
-    leases = [pool.lease(need, lambda event: None, no_one) for _ in range(2)]
+    leases = [pool.lease(need, lambda _: None, no_one) for _ in range(2)]
     for lease in leases:
         lease.release()
     seconds: dict[str, list[float]] = {"loop": [], "one": [], "two": []}

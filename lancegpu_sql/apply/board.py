@@ -7,6 +7,7 @@ in the thread of whichever slot has room for a call, so that nothing is read ahe
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from lancegpu_sql.apply.batches import Cutter, InputBatch
-from lancegpu_sql.apply.failures import call_error, worker_lost
+from lancegpu_sql.apply.failures import call_error, call_timeout, worker_lost
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.parts import needs_measure, next_part_rows
 from lancegpu_sql.apply.sizing import BusyMeter, PaceMeter, call_rows, calls_ahead
@@ -40,6 +41,7 @@ class Call:
     argument_bytes: int
     weight_bytes: int
     losses: int = 0
+    begun_at: float | None = None
     values: pa.Array | None = None
     error: LanceGpuError | None = None
 
@@ -54,20 +56,31 @@ class Call:
 
 @dataclass(eq=False)
 class Hand:
-    """What one leased worker holds: its calls in the order it computes them, and how its time was spent."""
+    """What one leased worker holds, and how its time was spent.
+
+    `calls` stand in the order in which they were sent; the worker computes the first `at_once` of them.
+    """
 
     worker: str
     stays: bool
-    calls: deque[Call] = field(default_factory=deque)
+    at_once: int = 1
+    calls: dict[int, Call] = field(default_factory=dict)
     argument_bytes: int = 0
-    begun_at: float = field(default_factory=time.monotonic)
+    joined_at: float = field(default_factory=time.monotonic)
     heard_at: float = field(default_factory=time.monotonic)
     empty_since: float | None = field(default_factory=time.monotonic)
     computing_seconds: float = 0.0
     waiting_for_rows_seconds: float = 0.0
     lost: bool = False
     leaving: bool = False
-    joined_at: float = field(default_factory=time.monotonic)
+
+    def running(self, now: float) -> tuple[Call, ...]:
+        """Return the calls that the worker computes; those that have come to be among them begin now."""
+        running = tuple(itertools.islice(self.calls.values(), self.at_once))
+        for call in running:
+            if call.begun_at is None:
+                call.begun_at = now
+        return running
 
     def timings(self, starting_seconds: float, now: float) -> WorkerTimings:
         """Say how the worker spent its time until `now`."""
@@ -114,7 +127,7 @@ class Board:
         self._exhausted = False
         self._open_calls = 0
         self._busy = BusyMeter()
-        self._call_failed = False
+        self._failed_id: int | None = None
         self._error: BaseException | None = None
         self._stopped = False
 
@@ -158,37 +171,51 @@ class Board:
     def complete(self, hand: Hand, result: CallResult) -> int:
         """Put a worker's result back, and return its rows."""
         with self._changed:
-            call = hand.calls.popleft()
-            assert call.id == result.call_id
+            call = hand.calls.pop(result.call_id)
             rows = call.rows.rows
-            now = time.monotonic()
+            now = hand.heard_at = time.monotonic()
+            hand.running(now)
             hand.argument_bytes -= call.argument_bytes
-            hand.begun_at = hand.heard_at = now
             hand.computing_seconds += result.seconds
             self._busy.note(now, result.seconds)
             if not hand.calls:
                 hand.empty_since = now
-            if call.done:  # it was given up in the meantime
-                pass
-            elif result.failure is not None:
+            if result.failure is not None:
                 self._fail_call(call, call_error(self._load, call.rows, result.failure))
-            else:
+            elif not call.done:  # it may have been given up in the meantime
                 assert result.values is not None
                 self._note_values(call, result.values, result.seconds)
             self._changed.notify_all()
         return rows
 
-    def hand_back(self, hand: Hand, why: Lost) -> None:
-        """Put a lost worker's calls back for another; the one it computed is blamed."""
+    def time_out(self, hand: Hand, limit_seconds: float, now: float) -> bool:
+        """Give up a worker's calls that are over their time; return whether there are any."""
         with self._changed:
-            if hand.calls:
-                hand.calls[0].losses += 1
-            for call in hand.calls:
-                if call.done:
-                    continue
+            over = [
+                call
+                for call in hand.running(now)
+                if call.begun_at is not None and now - call.begun_at > limit_seconds and not call.done
+            ]
+            for call in over:
+                self._fail_call(call, call_timeout(self._load, call.rows, limit_seconds))
+            self._changed.notify_all()
+        return bool(over)
+
+    def owed(self, hand: Hand) -> bool:
+        """Whether a worker holds calls that are still needed."""
+        with self._changed:
+            return any(map(self._needed, hand.calls.values()))
+
+    def hand_back(self, hand: Hand, why: Lost) -> None:
+        """Put a lost worker's calls back for another; those that it computed are blamed."""
+        with self._changed:
+            for call in hand.running(time.monotonic()):
+                call.losses += 1
+            for call in hand.calls.values():
+                call.begun_at = None
                 if call.losses > self._options.max_worker_losses:
                     self._fail_call(call, worker_lost(self._load, call.rows, call.losses, why))
-                else:
+                elif self._needed(call):
                     heapq.heappush(self._again, call)
             hand.calls.clear()
             hand.argument_bytes = 0
@@ -232,15 +259,6 @@ class Board:
         """Whether the input is over and everything has been taken off."""
         return self._exhausted and self._error is None and not self._cutter.rows and not self._order
 
-    def fail_call(self, hand: Hand, call: Call, error: LanceGpuError) -> bool:
-        """Give a worker's first call up; False if it is done, or no longer the first."""
-        with self._changed:
-            if not hand.calls or hand.calls[0] is not call or call.done:
-                return False
-            self._fail_call(call, error)
-            self._changed.notify_all()
-            return True
-
     def stop(self) -> None:
         """Give out no more calls."""
         with self._changed:
@@ -251,8 +269,13 @@ class Board:
 
     @property
     def stopped(self) -> bool:
-        """Whether no more calls are given out."""
+        """Whether the caller wants no more results."""
         return self._stopped
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether calls that a worker still holds may be dropped."""
+        return self._stopped or self._failed_id is not None or self._error is not None
 
     @property
     def over(self) -> bool:
@@ -273,15 +296,20 @@ class Board:
     # Decisions, with the lock held.
 
     def _pick(self, hand: Hand) -> Call | None:
-        if len(hand.calls) >= calls_ahead(self._meter.pace, self._options):
+        if len(hand.calls) >= self._calls_ahead(hand):
             return None
         if hand.calls and hand.argument_bytes >= self._options.in_flight_bytes:
             return None
-        if self._again:
-            return heapq.heappop(self._again)
-        if self._call_failed or not self._may_cut():
+        while self._again:
+            call = heapq.heappop(self._again)
+            if self._needed(call):
+                return call
+        if self._failed_id is not None or not self._may_cut():
             return None
         return self._cut()
+
+    def _calls_ahead(self, hand: Hand) -> int:
+        return calls_ahead(self._meter.pace, hand.at_once, self._options)
 
     def _may_cut(self) -> bool:
         if self._order and self._weight_bytes >= self._options.outstanding_bytes:
@@ -331,8 +359,9 @@ class Board:
 
     def _needs_rows(self, hand: Hand) -> bool:
         return (
-            not (self._exhausted or self._call_failed or self._error)
-            and len(hand.calls) < calls_ahead(self._meter.pace, self._options)
+            not (self._exhausted or self._error)
+            and self._failed_id is None
+            and len(hand.calls) < self._calls_ahead(hand)
             and not (hand.calls and hand.argument_bytes >= self._options.in_flight_bytes)
             and self._may_cut()
         )
@@ -341,13 +370,24 @@ class Board:
         """Whether a worker can go: one stays until all is done, for the calls of those that are lost."""
         if self._error is not None:
             return True
-        return self._all_done() if hand.stays else self._nothing_left()
+        if hand.stays:
+            return self._all_done()
+        return self._nothing_left() and not (
+            self._failed_id is not None and any(map(self._needed, hand.calls.values()))
+        )
+
+    def _needed(self, call: Call) -> bool:
+        """Whether a call's result will still be looked at: after a failed one, those before it are."""
+        return not (call.done or self._stopped) and (self._failed_id is None or call.id < self._failed_id)
 
     def _nothing_left(self) -> bool:
-        return (self._call_failed or (self._exhausted and not self._cutter.rows)) and not self._again
+        over = self._failed_id is not None or (self._exhausted and not self._cutter.rows)
+        return over and not self._again
 
     def _all_done(self) -> bool:
-        return self._nothing_left() and not self._open_calls
+        if not self._nothing_left():
+            return False
+        return not self._open_calls or (self._failed_id is not None and not any(map(self._needed, self._order)))
 
     def _pull(self) -> None:
         """Read one batch, with the lock let go: reading may take long."""
@@ -374,9 +414,10 @@ class Board:
         if hand.empty_since is not None:
             hand.waiting_for_rows_seconds += min(without_rows, now - max(asked, hand.empty_since))
             hand.empty_since = None
-            hand.begun_at = hand.heard_at = now
-        hand.calls.append(call)
+            hand.heard_at = now
+        hand.calls[call.id] = call
         hand.argument_bytes += call.argument_bytes
+        hand.running(now)
 
     def _note_values(self, call: Call, values: pa.Array, seconds: float) -> None:
         result_bytes = values.nbytes
@@ -392,6 +433,7 @@ class Board:
         call.rows = InputBatch(call.rows.arguments.slice(0, 0), call.rows.row_ids.slice(0, 0), call.rows.tag)
 
     def _fail_call(self, call: Call, error: LanceGpuError) -> None:
-        call.error = error
-        self._call_failed = True
-        self._open_calls -= 1
+        if not call.done:
+            call.error = error
+            self._open_calls -= 1
+            self._failed_id = call.id if self._failed_id is None else min(call.id, self._failed_id)

@@ -69,7 +69,8 @@ class Fleet:
             return
         try:
             self._thought_at = now
-            if self._room() and self._pays():
+            self._slots = [slot for slot in self._slots if slot.alive]
+            if self._pays() and self._room():
                 slot = self._slot(stays=False)
                 self._slots.append(slot)
                 slot.start()
@@ -79,7 +80,6 @@ class Fleet:
     def _room(self) -> bool:
         if self._board.stopped:
             return False
-        self._slots = [slot for slot in self._slots if slot.alive]
         limit = self._options.max_workers
         return (limit is None or len(self._slots) < limit) and self._pool.free_workers(self._need) > 0
 

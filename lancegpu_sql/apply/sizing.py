@@ -114,13 +114,23 @@ def call_rows(pace: Pace | None, row_bytes: float, options: ApplyOptions) -> int
     return max(1, int(min(bounds)))
 
 
-def calls_ahead(pace: Pace | None, options: ApplyOptions) -> int:
-    """Return how many calls may be on their way to one worker, the one it computes included."""
+def calls_ahead(pace: Pace | None, at_once: int, options: ApplyOptions) -> int:
+    """Return how many calls may be on their way to one worker, those it computes included.
+
+    Parameters
+    ----------
+    pace
+        What was measured.
+    at_once
+        How many calls the worker computes at a time.
+    options
+        For `in_flight_calls`, which a worker that computes many at a time exceeds by one.
+    """
     if pace is None:
         return 1
     if pace.seconds_per_call >= SLOW_CALL_SECONDS:
-        return min(2, options.in_flight_calls)
-    return options.in_flight_calls
+        return at_once + 1
+    return max(at_once + 1, options.in_flight_calls)
 
 
 def another_worker_pays(*, busy_share: float, computing_seconds: float, starting_seconds: float, warm: bool) -> bool:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 
 from lancegpu_sql.apply.board import Board, Call, Hand
-from lancegpu_sql.apply.failures import call_timeout
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.watch import OneAtATime
 from lancegpu_sql.errors import Cancelled, WorkerLost
@@ -105,8 +104,8 @@ class Slot:
         if hand is None or not hand.calls or hand.lost:
             return
         limit = self._options.call_timeout_seconds
-        if limit is not None and now - hand.begun_at > limit:
-            self._time_out(hand, limit)
+        if limit is not None and self._board.time_out(hand, limit, now):
+            self._give_up(hand, f"was ended: its call took longer than {limit:g} seconds")
         elif now - hand.heard_at > _SILENCE_SECONDS and not self._asking_health:
             self._asking_health = True
             threading.Thread(target=self._ask_health, args=(hand,), name="apply-health", daemon=True).start()
@@ -151,7 +150,7 @@ class Slot:
         self._watch.log(lease.load_log)
         if not self._stays:
             self._watch.event("worker_added", f"{lease.worker_name} computes as well")
-        hand = self._hand = Hand(lease.worker_name, self._stays)
+        hand = self._hand = Hand(lease.worker_name, self._stays, lease.calls_at_once)
         done = 0
         self._board.join(hand)
         try:
@@ -172,7 +171,7 @@ class Slot:
         try:
             while (call := self._next_call(lease, hand)) is not None:
                 stream.send(call.id, call.rows.arguments)
-            if self._board.stopped:
+            if self._board.cut_short:
                 stream.stop()
             else:
                 stream.done_sending()
@@ -203,7 +202,7 @@ class Slot:
             self._board.mark_lost(hand)
         except BaseException as exc:
             self._board.fail(exc)
-        if hand.calls:  # it ended politely, with calls undone
+        if self._board.owed(hand):  # it ended politely, with calls undone
             self._board.mark_lost(hand)
 
     def _settle(self, lease: Lease, hand: Hand) -> None:
@@ -225,11 +224,6 @@ class Slot:
             self._watch.placement_event(event)
         elif isinstance(event, Waiting):
             self._interrupt.set()
-
-    def _time_out(self, hand: Hand, limit: float) -> None:
-        call = hand.calls[0]
-        if self._board.fail_call(hand, call, call_timeout(self._need.load, call.rows, limit)):
-            self._give_up(hand, f"was ended: its call took longer than {limit:g} seconds")
 
     def _ask_health(self, hand: Hand) -> None:
         lease = self._lease

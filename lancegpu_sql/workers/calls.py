@@ -121,11 +121,12 @@ class CallResult:
 
 @dataclass(frozen=True)
 class LoadReport:
-    """What loading took and printed, and how it failed if it did."""
+    """What loading took and printed, how it failed if it did, and how many calls the worker computes at a time."""
 
     seconds: float
     log: tuple[str, ...] = ()
     failure: CallFailure | None = None
+    calls_at_once: int = 1
 
     def to_bytes(self) -> bytes:
         """Return the report as JSON."""
@@ -135,7 +136,7 @@ class LoadReport:
     def from_bytes(cls, body: bytes) -> LoadReport:
         """Read what `to_bytes` wrote."""
         fields = json.loads(body)
-        return cls(fields["seconds"], tuple(fields["log"]), _failure(fields["failure"]))
+        return cls(fields["seconds"], tuple(fields["log"]), _failure(fields["failure"]), fields["calls_at_once"])
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ class CallStream:
         with _worker_errors("opening its stream of calls"):
             self._writer, self._reader = client.do_exchange(flight.FlightDescriptor.for_command(CALLS_COMMAND), options)
         self._begun = False
+        self._ended = False
 
     def send(self, call_id: int, batch: pa.RecordBatch) -> None:
         """Send one call; every batch of a stream has the same schema.
@@ -63,6 +64,7 @@ class CallStream:
             try:
                 chunk = self._reader.read_chunk()
             except StopIteration:
+                self._ended = True
                 return None
             values = None if chunk.data is None else chunk.data.column(0)
             return decode_result(chunk.app_metadata.to_pybytes(), values)
@@ -83,7 +85,12 @@ class CallStream:
         self._reader.cancel()
 
     def close(self) -> None:
-        """Free the stream. Call it when nobody sends or receives any more."""
+        """Free the stream, cancelling it where it has not ended.
+
+        Call it when nobody sends or receives any more; one that is only forgotten waits for its worker, however long.
+        """
+        if not self._ended:
+            self._reader.cancel()
         with contextlib.suppress(flight.FlightError, pa.ArrowException):
             self._writer.close()
 

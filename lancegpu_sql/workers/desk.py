@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Protocol
@@ -33,7 +34,9 @@ class Loaded(Protocol):
 # How long the replies already given may take to reach an owner that is slow to read.
 _FAREWELL_SECONDS = 1.0
 
-Loader = Callable[[FunctionLoad], Loaded]
+Loader = Callable[[FunctionLoad], tuple[Loaded, int]]
+"""Gives the Function, and how many calls of it may run at a time."""
+
 FailureOf = Callable[[BaseException], CallFailure]
 Reply = tuple[bytes, pa.RecordBatch | None]
 
@@ -87,6 +90,9 @@ class Desk:
         self._work: SimpleQueue[_Load | _Call | _End | _Retire] = SimpleQueue()
         self._loaded: Loaded | None = None
         self._load: FunctionLoad | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._computing: dict[int, float] = {}
+        self._under_way: list[Future[None]] = []
         self._retiring = False
         self._calls_done = 0
         self._state: tuple[str, float] = ("empty", time.monotonic())
@@ -117,6 +123,8 @@ class Desk:
     def health(self) -> WorkerHealth:
         """Say what the worker is doing."""
         state, since = self._state
+        if computing := list(self._computing.values()):
+            state, since = "computing", min(computing)
         load = self._load
         return WorkerHealth(
             state=state,
@@ -138,6 +146,7 @@ class Desk:
         while not self._retiring:
             # Not kept in a variable while waiting for the next: a call's batch is let go as soon as it is done.
             self._do(self._work.get())
+        self._finish_calls()
         self._close()
         for stream in tuple(self._streams):
             stream.replies.put(None)
@@ -146,27 +155,40 @@ class Desk:
 
     def _do(self, work: _Load | _Call | _End | _Retire) -> None:
         match work:
-            case _Call(stream, call_id, batch):
-                if not (stream.skipping or stream.gone or self._retiring or stream.cancelled()):
-                    stream.replies.put(self._answer(call_id, batch))
+            case _Call():
+                if self._threads is None:
+                    self._reply(work)
+                else:
+                    self._under_way.append(self._threads.submit(self._reply, work))
             case _End(stream):
+                self._finish_calls()
                 self._streams.discard(stream)
                 stream.replies.put(None)
             case _Load(load, report):
                 report.put(self._take_up(load))
 
+    def _reply(self, work: _Call) -> None:
+        stream = work.stream
+        if not (stream.skipping or stream.gone or self._retiring or stream.cancelled()):
+            stream.replies.put(self._answer(work.call_id, work.batch))
+
+    def _finish_calls(self) -> None:
+        for under_way in self._under_way:
+            under_way.result()
+        self._under_way.clear()
+
     def _answer(self, call_id: int, batch: pa.RecordBatch) -> Reply:
         assert self._loaded is not None
         failure = values = None
-        self._enter("computing")
-        started = time.perf_counter()
+        started = self._computing[call_id] = time.monotonic()
         try:
             values = self._loaded.call(batch)
         except BaseException as exc:
             failure = self._failure_of(exc)
-        seconds = time.perf_counter() - started
-        self._calls_done += 1
         self._enter("idle")
+        seconds = time.monotonic() - started
+        del self._computing[call_id]
+        self._calls_done += 1
         reply = None if values is None else pa.record_batch([values], names=["value"])
         return encode_result(call_id, seconds, self._output.take(), failure), reply
 
@@ -174,17 +196,23 @@ class Desk:
         self._close()
         self._enter("loading")
         failure = None
+        at_once = 1
         started = time.perf_counter()
         try:
-            self._loaded = self._loader(load)
+            self._loaded, at_once = self._loader(load)
             self._load = load
         except BaseException as exc:
             failure = self._failure_of(exc)
+        # Only a Function that allows several calls at a time leaves the main thread.
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="calls") if at_once > 1 else None
         self._enter("empty" if failure else "idle")
-        return LoadReport(time.perf_counter() - started, self._output.take(), failure)
+        return LoadReport(time.perf_counter() - started, self._output.take(), failure, at_once)
 
     def _close(self) -> None:
         loaded, self._loaded, self._load = self._loaded, None, None
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
         if loaded is None:
             return
         try:

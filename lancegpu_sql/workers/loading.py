@@ -7,12 +7,17 @@ import traceback
 from lancegpu_sql.functions.faults import UserFaultError
 from lancegpu_sql.functions.loading import LoadedFunction
 from lancegpu_sql.functions.loading import load as load_payload
+from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.workers.calls import CallFailure, FunctionLoad
 
 
-def load_function(load: FunctionLoad) -> LoadedFunction:
-    """Load a Function in this process."""
-    return load_payload(load.payload, load.bound, concurrency=load.concurrency)
+def load_function(load: FunctionLoad) -> tuple[LoadedFunction, int]:
+    """Load a Function in this process; return it and how many calls of it may run at a time.
+
+    A Function that is called once per row has its rows computed several at a time within one call.
+    """
+    at_once = 1 if Payload.from_bytes(load.payload).calling == "row" else load.concurrency
+    return load_payload(load.payload, load.bound, concurrency=load.concurrency), at_once
 
 
 def failure_of(error: BaseException) -> CallFailure:

@@ -31,6 +31,8 @@ class Lease:
         The worker's name in logs and timings.
     started_seconds
         What asking, starting and loading took; 0 for a warm worker.
+    calls_at_once
+        How many calls the worker computes at a time.
     load_log
         What user code printed while it was loaded; empty for a warm worker.
     """
@@ -42,6 +44,7 @@ class Lease:
         self.devices: tuple[str, ...] = worker.ready.devices
         self.worker_name: str = worker.name
         self.started_seconds: float = 0.0 if warm else worker.started_seconds
+        self.calls_at_once: int = worker.calls_at_once
         self.load_log: tuple[str, ...] = () if warm else worker.load_log
 
     @property

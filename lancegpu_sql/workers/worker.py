@@ -42,6 +42,7 @@ class Worker:
         self._news: SimpleQueue[_News] = SimpleQueue()
         self.started_seconds = 0.0
         self.load_log: tuple[str, ...] = ()
+        self.calls_at_once = 1
 
     @property
     def client(self) -> WorkerClient:
@@ -96,7 +97,8 @@ class Worker:
             self._ready = self._await_ready(listener, interrupted)
             self._client = WorkerClient(self._ready.address, self._ready.token)
             listener(Starting("loading the Function"))
-            self.load_log = self._load(interrupted).log
+            report = self._load(interrupted)
+            self.load_log, self.calls_at_once = report.log, report.calls_at_once
         except BaseException:
             self.end(grace_seconds=0)
             raise

@@ -1,0 +1,228 @@
+"""The worker process by itself: who may speak to it, what user code sees, how it ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import worker_functions
+from applied import need_for, numbers
+
+from lancegpu_sql.errors import WorkerLost
+from lancegpu_sql.workers import CallResult, CallStream, WorkerClient
+from lancegpu_sql.workers.calls import TOKEN_VARIABLE
+
+END_SECONDS = 10
+
+
+class StartedWorker:
+    """A worker process started by hand, and a client to it."""
+
+    def __init__(self, folder: Path, token: str = "open sesame") -> None:
+        self.socket = folder / "w.sock"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "lancegpu_sql.workers", "--socket", str(self.socket)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, TOKEN_VARIABLE: token},
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == b"ready\n"
+        self.client = self.connect(token)
+        self._streams: list[CallStream] = []
+
+    def connect(self, token: str) -> WorkerClient:
+        return WorkerClient(f"grpc+unix://{self.socket}", token)
+
+    def loaded_with(self, target: Callable[..., Any], **options: Any) -> CallStream:
+        """Load a Function and open a stream of calls."""
+        report = self.client.load(need_for(target, **options).load)
+        assert report.failure is None
+        self._streams.append(self.client.open_stream())
+        return self._streams[-1]
+
+    def result_of(self, target: Callable[..., Any], values: list[int], **options: Any) -> CallResult:
+        """Load a Function and call it once."""
+        stream = self.loaded_with(target, **options)
+        stream.send(1, numbers(values))
+        result = stream.receive()
+        assert result is not None
+        return result
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+        self.client.close()
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[StartedWorker]:
+    started = StartedWorker(tmp_path)
+    yield started
+    started.close()
+
+
+def test_a_call_gives_its_values(worker):
+    result = worker.result_of(worker_functions.double, [1, 2, 3])
+    assert result.values.to_pylist() == [2, 4, 6]
+
+
+def test_a_wrong_token_is_refused(worker):
+    stranger = worker.connect("guessed")
+    with pytest.raises(WorkerLost, match="owner only"):
+        stranger.health(5)
+    stranger.close()
+
+
+def test_a_wrong_token_gets_no_stream(worker):
+    stranger = worker.connect("guessed")
+    with pytest.raises(WorkerLost, match="owner only"):
+        stranger.open_stream().receive()
+    stranger.close()
+
+
+def test_without_a_token_no_worker_starts(tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    command = [sys.executable, "-m", "lancegpu_sql.workers", "--socket", str(tmp_path / "w.sock")]
+    assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 2
+
+
+def test_user_code_does_not_see_the_token(worker):
+    assert worker.result_of(worker_functions.secret, [1]).values.to_pylist() == ["none"]
+
+
+def test_user_code_reads_nothing_from_standard_input(worker):
+    assert worker.result_of(worker_functions.reads_stdin, [1]).values.to_pylist() == [""]
+
+
+def test_a_worker_loads_no_room_but_its_own_and_functions(worker):
+    (loaded,) = worker.result_of(worker_functions.modules, [1]).values.to_pylist()
+    assert set(loaded.split()) <= {
+        "lancegpu_sql.errors",
+        "lancegpu_sql.functions",
+        "lancegpu_sql.version",
+        "lancegpu_sql.workers",
+    }
+
+
+def test_what_user_code_prints_comes_beside_the_result_however_it_is_printed(worker):
+    result = worker.result_of(worker_functions.prints, [7])
+    assert sorted(result.log) == ["child 7", "native", "python 7"]
+
+
+def test_of_a_flood_of_lines_the_first_and_last_are_kept(worker):
+    log = worker.result_of(worker_functions.floods, [1]).log
+    assert (log[0], log[-1]) == ("line 0", "line 99999")
+    assert len(log) <= 1001
+    assert any("left out" in line for line in log)
+
+
+def test_a_failure_is_data_and_the_worker_goes_on(worker):
+    stream = worker.loaded_with(worker_functions.fails_on_negative)
+    for call_id, value in ((1, -5), (2, 5)):
+        stream.send(call_id, numbers([1, value]))
+    failed, fine = stream.receive(), stream.receive()
+    assert (failed.failure.kind, failed.failure.row_index, failed.failure.error_type) == ("raised", 1, "ValueError")
+    assert fine.values.to_pylist() == [1, 5]
+
+
+def test_an_exception_that_does_not_pickle_arrives_as_text(worker):
+    failure = worker.result_of(worker_functions.fails_unpicklably, [1]).failure
+    assert "held fast" in failure.message
+    assert failure.error_type.endswith("Unpicklable")
+
+
+def test_health_is_answered_while_a_call_runs(worker):
+    stream = worker.loaded_with(worker_functions.forever)
+    stream.send(1, numbers([1]))
+    while (health := worker.client.health(5)).state != "computing":
+        pass
+    assert (health.function, health.calls_done) == ("forever", 0)
+
+
+def test_a_stopped_worker_does_not_answer_in_time(worker):
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerLost, match="in time"):
+        worker.client.health(0.2)
+
+
+def test_calls_of_a_batch_function_run_several_at_a_time(worker):
+    stream = worker.loaded_with(worker_functions.slow_batch, concurrency=8)
+    for call_id in range(8):
+        stream.send(call_id, numbers([call_id]))
+    results = [stream.receive() for _ in range(8)]
+    assert {result.call_id: result.values[0].as_py() for result in results} == {n: 2 * n for n in range(8)}
+
+
+def test_a_stopped_stream_finishes_the_call_that_runs_and_drops_the_others(worker, tmp_path):
+    stream = worker.loaded_with(worker_functions.Notes, bound={"path": str(tmp_path / "notes")})
+    for call_id in range(3):
+        stream.send(call_id, numbers([1]))
+    while worker.client.health(5).state != "computing":
+        pass
+    stream.stop()
+    assert stream.receive().call_id == 0
+    assert stream.receive() is None
+
+
+def test_sigterm_finishes_the_call_that_runs_and_closes_the_function(worker, tmp_path):
+    notes = tmp_path / "notes"
+    stream = worker.loaded_with(worker_functions.Notes, bound={"path": str(notes)})
+    for call_id in range(3):
+        stream.send(call_id, numbers([1]))
+    while worker.client.health(5).state != "computing":
+        pass
+    worker.process.send_signal(signal.SIGTERM)
+    assert stream.receive().call_id == 0
+    assert worker.process.wait(END_SECONDS) == 0
+    assert notes.read_text().split("\n") == ["init", "call 1", "called", "close", ""]
+
+
+def test_end_of_standard_input_closes_the_function(worker, tmp_path):
+    notes = tmp_path / "notes"
+    worker.loaded_with(worker_functions.Notes, bound={"path": str(notes)})
+    worker.process.stdin.close()
+    assert worker.process.wait(END_SECONDS) == 0
+    assert notes.read_text().split() == ["init", "close"]
+
+
+def test_a_worker_ends_with_its_owner_whatever_it_is_busy_with(tmp_path):
+    owner = subprocess.Popen(
+        [sys.executable, __file__, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert owner.stdout is not None
+    worker = os.pidfd_open(int(owner.stdout.readline()))
+    owner.kill()
+    owner.communicate()
+    ended = select.poll()
+    ended.register(worker, select.POLLIN)
+    assert ended.poll(END_SECONDS * 1000)
+    os.close(worker)
+
+
+def _own_a_busy_worker(folder: Path) -> None:
+    """What the owner in the test above does."""
+    worker = StartedWorker(folder)
+    stream = worker.loaded_with(worker_functions.holds_the_lock)
+    stream.send(1, numbers([1]))
+    print(worker.process.pid, flush=True)
+    stream.receive()
+
+
+if __name__ == "__main__":
+    _own_a_busy_worker(Path(sys.argv[1]))

@@ -1,0 +1,205 @@
+"""Functions that tests send to workers; they misbehave on request. Imports little: a worker imports this too."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def double(number: int) -> int:
+    """Once per row."""
+    return 2 * number
+
+
+def double_all(number: pa.Int64Array) -> pa.Int64Array:
+    """Once per batch."""
+    return pc.multiply(number, 2)
+
+
+def slow_double(number: int) -> int:
+    """A tenth of a second a row."""
+    time.sleep(0.1)
+    return 2 * number
+
+
+def slow_batch(number: pa.Int64Array) -> pa.Int64Array:
+    """A tenth of a second a batch, whatever its size."""
+    time.sleep(0.1)
+    return pc.multiply(number, 2)
+
+
+def forever(number: int) -> int:
+    """Does not come back."""
+    time.sleep(3600)
+    return number
+
+
+def holds_the_lock(number: int) -> int:
+    """Does not come back, and lets no other thread of its process run."""
+    ctypes.PyDLL(None).sleep(3600)
+    return number
+
+
+def fails_on_negative(number: int) -> int:
+    """Raises on some rows."""
+    if number < 0:
+        raise ValueError(f"no negative numbers: {number}")
+    return number
+
+
+class Unpicklable(Exception):
+    """An exception that cannot leave its process."""
+
+    def __init__(self, lock: object, text: str) -> None:
+        super().__init__(text)
+        self.lock = lock
+
+    def __reduce__(self) -> str:
+        raise TypeError("not me")
+
+
+def fails_unpicklably(number: int) -> int:
+    """Raises what does not pickle."""
+    raise Unpicklable(sys.stdout, "held fast")
+
+
+def fails_as_batch(number: pa.Int64Array) -> pa.Int64Array:
+    """Raises for a whole batch."""
+    raise ValueError("not this batch")
+
+
+def too_short(number: pa.Int64Array) -> pa.Int64Array:
+    """Gives one value less than rows."""
+    return number.slice(1)
+
+
+def wrong_type(number: pa.Int64Array) -> pa.Int64Array:
+    """Gives text where numbers are declared."""
+    return number.cast(pa.string())
+
+
+def prints(number: int) -> int:
+    """Prints in three ways."""
+    print(f"python {number}")
+    subprocess.run(["echo", f"child {number}"], check=True)
+    ctypes.CDLL(None).printf(b"native\n")
+    return number
+
+
+def floods(number: int) -> int:
+    """Prints far more than anybody wants to read."""
+    for line in range(100_000):
+        print(f"line {line}")
+    return number
+
+
+def secret(number: int) -> str:
+    """What user code can see of the token."""
+    return os.environ.get("LANCEGPU_WORKER_TOKEN", "none")
+
+
+def reads_stdin(number: int) -> str:
+    """What user code reads from standard input."""
+    return sys.stdin.read()
+
+
+def modules(number: int) -> str:
+    """Which of our own rooms, and heavy libraries, the worker has loaded."""
+    rooms = {".".join(name.split(".")[:2]) for name in sys.modules if name.startswith("lancegpu_sql.")}
+    heavy = {"pydantic", "sqlalchemy", "duckdb", "lance", "rich", "typer", "yaml", "kubernetes"} & sys.modules.keys()
+    return " ".join(sorted(rooms | heavy))
+
+
+class Kills:
+    """Ends its own process on the number 13: always, or only where `marker` does not exist yet."""
+
+    def __init__(self, marker: str, times: int, how: str) -> None:
+        self.folder = Path(marker)
+        self.times = times
+        self.how = how
+
+    def __call__(self, number: int) -> int:
+        """Return the number, if it can."""
+        if number == 13 and len(list(self.folder.iterdir())) < self.times:
+            (self.folder / str(os.getpid())).touch()
+            if self.how == "exit":
+                os._exit(3)
+            os.kill(os.getpid(), signal.SIGSTOP if self.how == "stop" else signal.SIGKILL)
+        return number
+
+
+class Notes:
+    """Writes down when it is made, called and closed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+        self._note("init")
+        print("getting ready")
+
+    def __call__(self, number: pa.Int64Array) -> pa.Int64Array:
+        """Return the numbers, after a moment."""
+        self._note(f"call {len(number)}")
+        time.sleep(0.3)
+        self._note("called")
+        return number
+
+    def close(self) -> None:
+        """Say so."""
+        self._note("close")
+
+    def _note(self, line: str) -> None:
+        with self.path.open("a") as file:
+            file.write(line + "\n")
+
+
+class SlowToLoad:
+    """Takes its time."""
+
+    def __init__(self) -> None:
+        time.sleep(3600)
+
+    def __call__(self, number: int) -> int:
+        """Never called."""
+        return number
+
+
+class FailsToLoad:
+    """Cannot be made."""
+
+    def __init__(self) -> None:
+        print("looking for the weights")
+        raise FileNotFoundError("weights.bin")
+
+    def __call__(self, number: int) -> int:
+        """Never called."""
+        return number
+
+
+class DiesLoading:
+    """Takes its process down while it is made."""
+
+    def __init__(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def __call__(self, number: int) -> int:
+        """Never called."""
+        return number
+
+
+def process_id(number: pa.Int64Array) -> pa.Int64Array:
+    """In which process each row was computed; slow enough for two to share the work."""
+    time.sleep(0.02)
+    return pa.array([os.getpid()] * len(number), pa.int64())
+
+
+def wide(number: pa.Int64Array) -> pa.FixedSizeListArray:
+    """4 KiB a row."""
+    return pa.FixedSizeListArray.from_arrays(pa.nulls(len(number) * 512, pa.int64()).fill_null(7), 512)

@@ -6,6 +6,7 @@ computed again after one file more. The class is simulated, and so is no GPU; al
 
 from __future__ import annotations
 
+import importlib.util
 import shutil
 import sys
 import sysconfig
@@ -41,7 +42,7 @@ _HOLDING = ("starting worker", "computing", "publishing")
 """The phases of a job that has its device."""
 
 _FOUND = """
-SELECT label, any_value(kind) AS kind, count(*) AS files, round(avg(score), 3) AS "mean score", any_value(path) AS "for example"
+SELECT label, any_value(kind) AS kind, count(*) AS files, round(avg(score), 3) AS "mean score", min_by(path, length(path)) AS "for example"
 FROM (SELECT * FROM library UNION ALL SELECT * FROM project)
 GROUP BY label ORDER BY files DESC, label LIMIT 12
 """
@@ -75,6 +76,8 @@ def demo(
     for path, option in [(library, "FOLDER"), (code, "--function")]:
         if not path.exists():
             raise NotFound(f"{path} is not there; name another with {option}.", path=str(path))
+    if function is None and importlib.util.find_spec("magika") is None:
+        raise NotFound("The demo's Function needs Magika: pip install magika.", module="magika")
     with _place(keep) as place:
         _tell_story(place, library, code, files)
         if keep is not None:
@@ -87,7 +90,8 @@ def _tell_story(place: Path, library: Path, code: Path, files: int) -> None:
     began = time.monotonic()
     classes = place / CLASSES_FILE
     classes.write_text(GPU_CLASSES)
-    with connect(place, gpu_classes=classes) as database:
+    # A runtime folder of its own: the demo's one device is to be held by the demo's own jobs.
+    with connect(place, gpu_classes=classes, runtime_folder=place / "run") as database:
         tables = _read(database, library, files)
         _register(database, code, tables)
         _refresh_both(database, *tables)
@@ -118,8 +122,10 @@ def _register(database: Database, code: Path, tables: tuple[Table, Table]) -> No
     print(f"   {version.name} version {version.version} runs on GPU class {gpu_class.name!r} ({simulated})")
     file_type = database.get_function("file_type")
     for table in tables:
+        given = table.schema.names
         table.add_columns(file_type(content=col("content")))
-    print(f"   {version.output_type}: a column for each field, declared and still empty")
+        added = [name for name in table.schema.names if name not in given]
+        print(f"   {table.name}: columns {', '.join(added)} are declared, and still empty")
 
 
 def _refresh_both(database: Database, first: Table, second: Table) -> None:

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 HEAD_BYTES = 4096
 """As many as Magika looks at from a file's beginning."""
 
-_NOT_SHOWN = frozenset({".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
-
 
 def read_files(folder: Path, most: int) -> pa.Table:
     """Read the beginnings of files into a table of `path`, `bytes` (the file's size) and `content`.
@@ -55,7 +53,8 @@ def spread(items: list[Path], most: int) -> list[Path]:
 
 def _files_below(folder: Path) -> Iterator[Path]:
     for here, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _NOT_SHOWN]
+        # Caches, environments and histories are nobody's own files.
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
         for name in names:
             path = Path(here, name)
             if path.is_file() and not path.is_symlink():

@@ -32,7 +32,11 @@ _CALL_BYTES = 4096
 
 @dataclass(eq=False)
 class Call:
-    """Rows on their way. `id` counts up in the order of the input."""
+    """Rows on their way. `id` counts up in the order of the input.
+
+    One that was with a lost worker is a suspect: it goes to the next worker alone, so that a second loss can be blamed
+    for sure. (A worker that dies takes replies with it that were on their way.)
+    """
 
     id: int
     part: int
@@ -41,6 +45,7 @@ class Call:
     argument_bytes: int
     weight_bytes: int
     losses: int = 0
+    suspect: bool = False
     begun_at: float | None = None
     values: pa.Array | None = None
     error: LanceGpuError | None = None
@@ -212,7 +217,7 @@ class Board:
             for call in hand.running(time.monotonic()):
                 call.losses += 1
             for call in hand.calls.values():
-                call.begun_at = None
+                call.begun_at, call.suspect = None, True
                 if call.losses > self._options.max_worker_losses:
                     self._fail_call(call, worker_lost(self._load, call.rows, call.losses, why))
                 elif self._needed(call):
@@ -296,9 +301,7 @@ class Board:
     # Decisions, with the lock held.
 
     def _pick(self, hand: Hand) -> Call | None:
-        if len(hand.calls) >= self._calls_ahead(hand):
-            return None
-        if hand.calls and hand.argument_bytes >= self._options.in_flight_bytes:
+        if not self._has_credit(hand):
             return None
         while self._again:
             call = heapq.heappop(self._again)
@@ -307,6 +310,13 @@ class Board:
         if self._failed_id is not None or not self._may_cut():
             return None
         return self._cut()
+
+    def _has_credit(self, hand: Hand) -> bool:
+        if not hand.calls:
+            return True
+        if self._again or any(call.suspect for call in hand.calls.values()):
+            return False
+        return len(hand.calls) < self._calls_ahead(hand) and hand.argument_bytes < self._options.in_flight_bytes
 
     def _calls_ahead(self, hand: Hand) -> int:
         return calls_ahead(self._meter.pace, hand.at_once, self._options)
@@ -358,13 +368,8 @@ class Board:
         )
 
     def _needs_rows(self, hand: Hand) -> bool:
-        return (
-            not (self._exhausted or self._error)
-            and self._failed_id is None
-            and len(hand.calls) < self._calls_ahead(hand)
-            and not (hand.calls and hand.argument_bytes >= self._options.in_flight_bytes)
-            and self._may_cut()
-        )
+        reads = self._failed_id is None and not (self._exhausted or self._error)
+        return reads and self._has_credit(hand) and self._may_cut()
 
     def _finished_for(self, hand: Hand) -> bool:
         """Whether a worker can go: one stays until all is done, for the calls of those that are lost."""

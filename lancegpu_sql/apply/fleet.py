@@ -81,7 +81,10 @@ class Fleet:
         if self._board.stopped:
             return False
         limit = self._options.max_workers
-        return (limit is None or len(self._slots) < limit) and self._pool.free_workers(self._need) > 0
+        if limit is not None and len(self._slots) >= limit:
+            return False
+        # One that is being started may not be counted yet.
+        return self._pool.free_workers(self._need) > sum(slot.starting for slot in self._slots)
 
     def _pays(self) -> bool:
         busy_share, computing_seconds = self._board.busyness()

@@ -31,8 +31,10 @@ class ApplyOptions:
         The most calls, and the most bytes of arguments, on their way to one worker.
     outstanding_bytes
         The most bytes of rows read but not yet given back, and of results that wait for their turn.
+    silence_seconds
+        A worker that computes and gave no result for so long is asked whether it lives.
     health_timeout_seconds
-        How long a worker may be silent, to its calls and to questions, before it is given up.
+        How long it may take to answer that before it is given up: user code may hold its interpreter lock for a while.
     """
 
     batch_size: int | None = None
@@ -45,4 +47,5 @@ class ApplyOptions:
     in_flight_calls: int = 4
     in_flight_bytes: int = 32 * _MIB
     outstanding_bytes: int = 64 * _MIB
+    silence_seconds: float = 5.0
     health_timeout_seconds: float = 60.0

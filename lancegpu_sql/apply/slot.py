@@ -22,8 +22,6 @@ _CAUSE_SECONDS = 2.0
 """How long to wait for the placement to say why a worker ended: it learns of it at about the same time."""
 
 _TIMINGS_SECONDS = 1.0
-_SILENCE_SECONDS = 5.0
-"""A worker that gave no result for so long is asked whether it lives."""
 
 
 class Slot:
@@ -79,6 +77,11 @@ class Slot:
         return self._thread.is_alive()
 
     @property
+    def starting(self) -> bool:
+        """Whether its worker is still to come."""
+        return self.alive and self._lease is None
+
+    @property
     def starting_seconds(self) -> float:
         """What its worker took to be there; 0 for a warm one, or while it is not."""
         lease = self._lease
@@ -106,7 +109,7 @@ class Slot:
         limit = self._options.call_timeout_seconds
         if limit is not None and self._board.time_out(hand, limit, now):
             self._give_up(hand, f"was ended: its call took longer than {limit:g} seconds")
-        elif now - hand.heard_at > _SILENCE_SECONDS and not self._asking_health:
+        elif now - hand.heard_at > self._options.silence_seconds and not self._asking_health:
             self._asking_health = True
             threading.Thread(target=self._ask_health, args=(hand,), name="apply-health", daemon=True).start()
 

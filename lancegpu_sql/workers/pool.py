@@ -17,6 +17,9 @@ from lancegpu_sql.workers.client import WorkerClient
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.worker import Worker
 
+_ANSWER_SECONDS = 2.0
+"""How soon an idle worker must answer to be used again: it takes a millisecond if it lives."""
+
 
 class Lease:
     """The right to use one worker, until it is released.
@@ -104,11 +107,12 @@ class WorkerPool:
         WorkerLost
             The worker ended before it was ready.
         """
-        warm = self._take_idle(need)
-        if warm is not None:
-            warm.assign(need)
-            listener(warm.ready)
-            return Lease(warm, self._take_back, warm=True)
+        while (warm := self._take_idle(need)) is not None:
+            if warm.answers(_ANSWER_SECONDS):
+                warm.assign(need)
+                listener(warm.ready)
+                return Lease(warm, self._take_back, warm=True)
+            self._take_back(warm, broken=True)
         worker = Worker(need, self._wake_keeper)
         worker.start(self._placement, listener, lambda: cancelled.is_set() or self._closing.is_set())
         with self._changed:

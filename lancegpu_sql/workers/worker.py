@@ -82,6 +82,14 @@ class Worker:
         if self._ticket is not None:
             self._ticket.assign(need.job_id, need.owner)
 
+    def answers(self, timeout_seconds: float) -> bool:
+        """Ask whether it lives: it may have died, or been stopped, a moment ago."""
+        try:
+            self.client.health(timeout_seconds)
+        except WorkerLost:
+            return False
+        return True
+
     def end(self, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """End it and return when it is gone. Idempotent."""
         if self._ticket is not None:

@@ -79,7 +79,20 @@ def test_the_calls_of_a_lost_worker_go_to_another_first():
     warmed_up(board, first)
     lost = [take(board, first), take(board, first)]
     board.hand_back(first, KILLED)
-    assert [take(board, second), take(board, second)] == lost
+    again = [take(board, second)]
+    done(board, second, again[0])
+    assert [*again, take(board, second)] == lost
+
+
+def test_the_calls_of_a_lost_worker_go_to_another_one_by_one():
+    board = board_over(10_000)
+    first, second = joined(board), joined(board, "worker 2", stays=False)
+    warmed_up(board, first)
+    take(board, first)
+    take(board, first)
+    board.hand_back(first, KILLED)
+    take(board, second)
+    assert call_if_any(board, second) is None
 
 
 def test_only_the_call_that_a_lost_worker_computed_is_blamed():

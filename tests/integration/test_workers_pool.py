@@ -1,0 +1,242 @@
+"""The pool with real local workers: leases, warm workers, loading that fails, waiting that ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import worker_functions
+from applied import NO_ONE, need_for
+
+from lancegpu_sql.errors import Cancelled, LoadFailed, LoadTimeout, WorkerLost
+from lancegpu_sql.placement import GpuClass, LocalPlacement, PlacementEvent, Ready, Starting, Waiting
+from lancegpu_sql.workers import Lease, WorkerNeed, WorkerPool
+
+TOY = GpuClass(name="toy", resource_name="example.com/toy", local={"simulated": 1})
+END_SECONDS = 10.0
+
+
+@pytest.fixture
+def placement(tmp_path: Path) -> Iterator[LocalPlacement]:
+    place = LocalPlacement(tmp_path / "run")
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def pool(placement: LocalPlacement) -> Iterator[WorkerPool]:
+    workers = WorkerPool(placement, worker_idle_seconds=60)
+    yield workers
+    workers.close()
+
+
+def lease(pool: WorkerPool, need: WorkerNeed) -> Lease:
+    return pool.lease(need, lambda _: None, NO_ONE)
+
+
+def name_of_worker(pool: WorkerPool, need: WorkerNeed) -> str:
+    taken = lease(pool, need)
+    taken.release()
+    return taken.worker_name
+
+
+def ends(worker_name: str) -> bool:
+    """Whether the process of a worker's name is gone soon."""
+    try:
+        pidfd = os.pidfd_open(int(worker_name.rpartition(" ")[2]))
+    except ProcessLookupError:
+        return True
+    gone = select.poll()
+    gone.register(pidfd, select.POLLIN)
+    ended = bool(gone.poll(END_SECONDS * 1000))
+    os.close(pidfd)
+    return ended
+
+
+def test_the_listener_hears_of_the_start_and_ready_comes_last(pool):
+    heard: list[PlacementEvent] = []
+    pool.lease(need_for(worker_functions.double), heard.append, NO_ONE).release()
+    assert heard[-2] == Starting("loading the Function")
+    assert isinstance(heard[-1], Ready)
+
+
+def test_a_worker_given_back_is_used_again(pool):
+    need = need_for(worker_functions.double)
+    assert name_of_worker(pool, need) == name_of_worker(pool, need)
+
+
+def test_a_worker_is_not_used_for_other_bound_values(pool, tmp_path):
+    first, second = (need_for(worker_functions.Notes, bound={"path": str(tmp_path / name)}) for name in "ab")
+    assert name_of_worker(pool, first) != name_of_worker(pool, second)
+
+
+def test_two_leases_at_a_time_are_two_workers(pool):
+    need = need_for(worker_functions.double)
+    both = lease(pool, need), lease(pool, need)
+    assert both[0].worker_name != both[1].worker_name
+    for each in both:
+        each.release()
+
+
+def test_a_broken_worker_is_not_used_again(pool):
+    need = need_for(worker_functions.double)
+    taken = lease(pool, need)
+    taken.release(broken=True)
+    assert ends(taken.worker_name)
+    assert pool.warm_workers(need) == 0
+
+
+def test_a_warm_worker_that_died_is_not_used_again(pool):
+    need = need_for(worker_functions.double)
+    name = name_of_worker(pool, need)
+    os.kill(int(name.rpartition(" ")[2]), signal.SIGKILL)
+    assert ends(name)
+    assert name_of_worker(pool, need) != name
+
+
+def test_a_warm_worker_that_is_stopped_is_not_used_again(pool):
+    need = need_for(worker_functions.double)
+    name = name_of_worker(pool, need)
+    os.kill(int(name.rpartition(" ")[2]), signal.SIGSTOP)
+    assert name_of_worker(pool, need) != name
+    assert ends(name)
+
+
+def test_an_idle_worker_ends_when_its_time_is_over(placement):
+    pool = WorkerPool(placement, worker_idle_seconds=0.05)
+    assert ends(name_of_worker(pool, need_for(worker_functions.double)))
+    pool.close()
+
+
+def test_no_idle_worker_is_kept_for_no_time(placement):
+    pool = WorkerPool(placement, worker_idle_seconds=0)
+    need = need_for(worker_functions.double)
+    name_of_worker(pool, need)
+    assert pool.warm_workers(need) == 0
+    pool.close()
+
+
+def test_a_retired_worker_closes_its_function(placement, tmp_path):
+    pool = WorkerPool(placement, worker_idle_seconds=60)
+    name_of_worker(pool, need_for(worker_functions.Notes, bound={"path": str(tmp_path / "notes")}))
+    pool.close()
+    assert (tmp_path / "notes").read_text().split() == ["init", "close"]
+
+
+def test_closing_the_pool_ends_leased_workers_too(placement):
+    pool = WorkerPool(placement, worker_idle_seconds=60)
+    taken = lease(pool, need_for(worker_functions.double))
+    pool.close()
+    assert ends(taken.worker_name)
+    taken.release()
+
+
+def test_a_closed_pool_leases_nothing(placement):
+    pool = WorkerPool(placement, worker_idle_seconds=60)
+    pool.close()
+    with pytest.raises(Cancelled):
+        lease(pool, need_for(worker_functions.double))
+
+
+def test_an_idle_worker_gives_its_device_to_whoever_waits(pool, tmp_path):
+    first = name_of_worker(pool, need_for(worker_functions.double, gpu_class=TOY))
+    other = need_for(worker_functions.double_all, gpu_class=TOY)
+    assert name_of_worker(pool, other) != first
+    assert ends(first)
+
+
+def test_a_worker_that_others_wait_for_is_not_kept_when_given_back(pool):
+    need = need_for(worker_functions.double, gpu_class=TOY)
+    holder = lease(pool, need)
+    waits = threading.Event()
+    got: list[Lease] = []
+
+    def listen(event: PlacementEvent) -> None:
+        if isinstance(event, Waiting):
+            waits.set()
+
+    other = threading.Thread(
+        target=lambda: got.append(pool.lease(need_for(worker_functions.double_all, gpu_class=TOY), listen, NO_ONE))
+    )
+    other.start()
+    assert waits.wait(END_SECONDS)
+    while not holder.wanted:
+        pass
+    holder.release()
+    other.join(END_SECONDS)
+    assert ends(holder.worker_name)
+    got[0].release()
+
+
+def test_waiting_ends_when_it_is_cancelled(pool):
+    holder = lease(pool, need_for(worker_functions.double, gpu_class=TOY))
+    cancelled = threading.Event()
+
+    def listen(event: PlacementEvent) -> None:
+        if isinstance(event, Waiting):
+            cancelled.set()
+
+    with pytest.raises(Cancelled):
+        pool.lease(need_for(worker_functions.double_all, gpu_class=TOY), listen, cancelled)
+    holder.release()
+
+
+def test_waiting_ends_when_the_pool_is_closed(placement):
+    pool = WorkerPool(placement, worker_idle_seconds=60)
+    lease(pool, need_for(worker_functions.double, gpu_class=TOY))
+
+    def listen(event: PlacementEvent) -> None:
+        if isinstance(event, Waiting):
+            threading.Thread(target=pool.close).start()
+
+    with pytest.raises((Cancelled, WorkerLost)):
+        pool.lease(need_for(worker_functions.double_all, gpu_class=TOY), listen, NO_ONE)
+    pool.close()
+
+
+def test_a_function_that_cannot_be_loaded_shows_the_users_traceback_and_prints(pool):
+    with pytest.raises(LoadFailed, match=r"weights\.bin") as raised:
+        lease(pool, need_for(worker_functions.FailsToLoad))
+    assert 'raise FileNotFoundError("weights.bin")' in raised.value.user_traceback  # type: ignore[attr-defined]
+    assert raised.value.log == ("looking for the weights",)  # type: ignore[attr-defined]
+
+
+def test_a_function_that_takes_too_long_to_load(pool):
+    with pytest.raises(LoadTimeout, match="init_timeout_seconds"):
+        lease(pool, need_for(worker_functions.SlowToLoad, init_timeout_seconds=0.2))
+
+
+def test_loading_ends_when_it_is_cancelled(pool):
+    cancelled = threading.Event()
+
+    def listen(event: PlacementEvent) -> None:
+        if event == Starting("loading the Function"):
+            cancelled.set()
+
+    with pytest.raises(Cancelled):
+        pool.lease(need_for(worker_functions.SlowToLoad), listen, cancelled)
+
+
+def test_a_worker_that_dies_while_loading_is_told_from_a_function_that_fails(pool):
+    with pytest.raises(WorkerLost, match="SIGKILL") as raised:
+        lease(pool, need_for(worker_functions.DiesLoading))
+    assert raised.value.cause == "signal"  # type: ignore[attr-defined]
+
+
+def test_what_is_printed_while_loading_is_in_the_lease(pool, tmp_path):
+    taken = lease(pool, need_for(worker_functions.Notes, bound={"path": str(tmp_path / "notes")}))
+    assert taken.load_log == ("getting ready",)
+    taken.release()
+
+
+def test_free_workers_counts_those_at_work(pool):
+    need = need_for(worker_functions.double)
+    free = pool.free_workers(need)
+    taken = lease(pool, need)
+    assert pool.free_workers(need) == free - 1
+    taken.release()

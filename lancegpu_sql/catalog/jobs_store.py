@@ -103,8 +103,9 @@ class JobStore:
                     owner=present.owner,
                 )
             changed = JobRecord.model_validate(dict(present) | changes)
-            columns = _columns(changed, changes.keys())
-            connection.execute(jobs.update().where(jobs.c.id == job_id).values(columns))
+            if changes:
+                columns = _columns(changed, changes.keys())
+                connection.execute(jobs.update().where(jobs.c.id == job_id).values(columns))
             for event in events:
                 insert_event(connection, "job", event, job_id)
         return changed

@@ -65,8 +65,9 @@ class _ColumnRefresh:
         self._column = column
         self._options = options
         self._job = job
-        self._assigned = 0
+        self._assigned: Counter[int] = Counter()
         self._done: dict[int, bytes] = {}
+        self._followed = False
         self._report: Report | None = None
 
     def run(self) -> RefreshResult:
@@ -80,12 +81,13 @@ class _ColumnRefresh:
         final = snapshot if version == snapshot.version else self._resources.tables.open(self._table, version)
         remaining = count_rows(final, find_target(final, self._column), self._resources.catalog).remaining
         self._places(target).clear()
+        assigned = self._assigned.total()
         mode: Mode = "no_op"
-        if self._assigned:
-            mode = "full" if self._assigned >= final.count_rows() else "incremental"
+        if assigned:
+            mode = "full" if assigned >= final.count_rows() else "incremental"
         return RefreshResult(
             mode=mode,
-            rows_assigned=self._assigned,
+            rows_assigned=assigned,
             rows_failed=0,
             rows_remaining=remaining,
             version=version,
@@ -121,21 +123,24 @@ class _ColumnRefresh:
         work.compute()
         work.publish()
         work.prove()
-        self._assigned += work.assigned
+        self._assigned.update(work.assigned)
         self._done |= {
             fragment.id: target.input_signature(fragment) for fragment in fragments if fragment.id not in work.lost
         }
-        return bool(work.lost), work.version
+        # Rows that an update moved are in the parts. Once is enough: a busy table must not keep a refresh going for ever.
+        moved = work.rows_gone and not self._followed
+        self._followed = self._followed or moved
+        return bool(work.lost) or moved, work.version
 
     def _fragments(self, snapshot: Snapshot, target: Target) -> list[Fragment]:
         """Return the fragments to look at; what an earlier pass did is not done twice."""
         if self._options.where is None:
             return unproven(snapshot, target, self._resources.catalog)
-        return [
-            fragment
-            for fragment in sorted(snapshot.fragments, key=lambda fragment: fragment.id)
-            if fragment.live_rows and self._done.get(fragment.id) != target.input_signature(fragment)
-        ]
+        present = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+        done = {one.id for one in present if self._done.get(one.id) == target.input_signature(one)}
+        # What stood in other fragments is published once more, from its parts.
+        self._assigned = Counter({at: rows for at, rows in self._assigned.items() if at in done})
+        return [fragment for fragment in present if fragment.live_rows and fragment.id not in done]
 
     def _interval_rows(self) -> int | None:
         return self._options.publication_interval_rows or self._resources.settings.publication_interval_rows
@@ -168,9 +173,16 @@ class _Pass:
         self._schema = part_schema(source.target.value_fields)
         self._unpublished = Unpublished()
         self._published: Counter[int] = Counter()
-        self.version = source.snapshot.version
-        self.assigned = 0
+        self._shown = source.snapshot
+        self._signatures = {one.id: source.target.signature(one) for one in source.snapshot.fragments}
+        self.assigned: Counter[int] = Counter()
         self.lost: set[int] = set()
+        self.rows_gone = False
+
+    @property
+    def version(self) -> int:
+        """The version that shows what is published so far."""
+        return self._shown.version
 
     def compute(self) -> None:
         """Compute the rows that need it; a part that is finished is kept whatever happens next."""
@@ -221,29 +233,33 @@ class _Pass:
             self._source.snapshot,
             self._source.target,
             self._unpublished,
+            self._signatures,
             job_id=self._job.id,
         )
         self._unpublished = Unpublished()
-        self.version = done.version
+        self._shown = done.snapshot
         self.lost.update(done.lost)
-        rows = sum(done.rows.values())
-        self.assigned += rows
         self._published.update(done.rows)
-        self._job.event("published", f"{rows:,} rows as version {done.version}")
+        self._job.event("published", f"{sum(done.rows.values()):,} rows as version {self.version}")
+        planned = {fragment.id: fragment for fragment in self._source.snapshot.fragments}
+        for fragment in done.snapshot.fragments:
+            if fragment.id in done.rows:
+                self._signatures[fragment.id] = self._source.target.signature(fragment)
+                self.rows_gone |= fragment.live_rows < planned[fragment.id].live_rows
+                self.assigned[fragment.id] = min(self._published[fragment.id], fragment.live_rows)
 
     def prove(self) -> None:
         """Note the fragments that are current all through, so that the next refresh need not read them."""
         target = self._source.target
-        final = self._resources.tables.open(target.table, self.version)
-        present = {fragment.id: fragment for fragment in final.fragments}
-        signatures = [
-            target.signature(present[tally.fragment.id])
+        present = {fragment.id: fragment for fragment in self._shown.fragments}
+        proofs = [
+            target.signature(now) if tally.fragment.deletions is None else target.proof(now)
             for tally in self._source.tallies.values()
-            if tally.fragment.id in present and self._is_current(tally, present[tally.fragment.id])
+            if (now := present.get(tally.fragment.id)) is not None and self._is_current(tally, now)
         ]
-        self._resources.catalog.add_proofs(target.proof_key, signatures)
+        self._resources.catalog.add_proofs(target.proof_key, proofs)
 
     def _is_current(self, tally: Tally, now: Fragment) -> bool:
-        target = self._source.target
         all_shown = self._published[now.id] == tally.assigned
-        return tally.complete and all_shown and target.input_signature(now) == target.input_signature(tally.fragment)
+        same_files = self._source.target.signature(now) == self._signatures[now.id]
+        return tally.complete and all_shown and same_files and tally.fragment.deletions in (None, now.deletions)

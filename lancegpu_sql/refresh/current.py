@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
-from lancegpu_sql.errors import StaleInput
+from lancegpu_sql.errors import InvalidData, StaleInput
 from lancegpu_sql.functions.arrow_types import parse_type
+from lancegpu_sql.functions.casts import lossless_cast
 from lancegpu_sql.refresh.digest import Lanes, from_array, is_failed, row_digests, same
 from lancegpu_sql.refresh.target import Target, find_target
 from lancegpu_sql.tables import Fragment, Snapshot
@@ -76,11 +77,19 @@ class Arguments:
 
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the batch's input columns under the parameters' names, in the parameters' types."""
-        columns = []
-        for name, field in zip(self._inputs, self._schema, strict=True):
-            column = batch.column(name)
-            columns.append(column if column.type == field.type else column.cast(field.type))
+        columns = [
+            self._cast(batch.column(name), name, field) for name, field in zip(self._inputs, self._schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _cast(self, column: pa.Array, name: str, field: pa.Field) -> pa.Array:
+        try:
+            return lossless_cast(column, field.type)
+        except pa.ArrowInvalid as exc:
+            raise InvalidData(
+                f"column {name!r} holds a value that does not fit parameter {field.name!r} of type {field.type}: {exc}",
+                column=name,
+            ) from exc
 
 
 def unproven(snapshot: Snapshot, target: Target, catalog: Catalog) -> list[Fragment]:
@@ -89,7 +98,7 @@ def unproven(snapshot: Snapshot, target: Target, catalog: Catalog) -> list[Fragm
     return [
         fragment
         for fragment in sorted(snapshot.fragments, key=lambda fragment: fragment.id)
-        if fragment.live_rows and target.signature(fragment) not in proven
+        if fragment.live_rows and not target.is_proven(fragment, proven)
     ]
 
 
@@ -114,7 +123,7 @@ def count_rows(snapshot: Snapshot, target: Target, catalog: Catalog) -> RowCount
             present = row_digests(arguments.of(batch), target.key)
             found += states(batch.column(target.proof_column), present).counts()
         if not found.remaining:
-            catalog.add_proofs(target.proof_key, [target.signature(fragment)])
+            catalog.add_proofs(target.proof_key, [target.proof(fragment)])
         counts += found
     return counts
 

@@ -95,10 +95,12 @@ def apply_options(settings: Settings, function: FunctionVersion, options: Refres
         caps.append(options.gpu_count // placement.gpus)
     given = [cap for cap in caps if cap is not None]
     losses = options.max_worker_losses
+    # Only finished parts can be published.
+    part_rows = [options.publication_interval_rows or settings.publication_interval_rows, settings.max_part_rows]
     return ApplyOptions(
         batch_size=options.batch_size or placement.batch_size,
         part_target_seconds=options.part_target_seconds or settings.part_target_seconds,
-        max_part_rows=settings.max_part_rows,
+        max_part_rows=min(filter(None, part_rows)),
         call_timeout_seconds=options.call_timeout_seconds or settings.call_timeout_seconds,
         max_workers=min(given) if given else None,
         max_worker_losses=settings.max_worker_losses if losses is None else losses,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,9 +44,9 @@ class Unpublished:
 
 @dataclass(frozen=True)
 class Published:
-    """What one publication brought: the version that shows it, rows by fragment, and fragments that changed under it."""
+    """What one publication brought: what readers see now, rows by fragment, and fragments that changed under it."""
 
-    version: int
+    snapshot: Snapshot
     rows: dict[int, int]
     lost: tuple[int, ...]
 
@@ -56,13 +56,21 @@ def publish(
     planned: Snapshot,
     target: Target,
     waiting: Unpublished,
+    signatures: Mapping[int, bytes],
     *,
     job_id: str,
 ) -> Published:
     """Write a column file for each fragment that has computed rows, and commit them together.
 
-    A fragment whose inputs, rows or place changed since `planned` is lost, not overwritten: its rows are found again by
-    the next pass, in its parts.
+    A fragment whose place, rows, inputs or values changed is lost, not overwritten: its rows are found again by the next
+    pass, in their parts.
+
+    Parameters
+    ----------
+    planned
+        The version whose rows were computed.
+    signatures
+        By fragment, `Target.signature` as it was in `planned`, or as this refresh's last publication made it.
     """
     latest = tables.open(target.table)
     present = {fragment.id: fragment for fragment in latest.fragments}
@@ -71,24 +79,29 @@ def publish(
 
     def unchanged(fragment: Fragment) -> bool:
         old = before[fragment.id]
-        same_inputs = target.input_signature(fragment) == target.input_signature(old)
-        return same_inputs and fragment.physical_rows == old.physical_rows
+        same_files = target.signature(fragment) == signatures[fragment.id]
+        return same_files and fragment.physical_rows == old.physical_rows
 
     files: list[ColumnFile] = []
     for fragment_id in sorted(waiting.rows):
         fragment = present.get(fragment_id)
         if fragment is not None and unchanged(fragment):
-            files.append(_write(latest, target, fragment, sources, waiting.rows[fragment_id]))
+            # Deleted rows were computed, too: the rows that are left do not tell whether all were.
+            whole = waiting.rows[fragment_id] >= max(before[fragment_id].live_rows, fragment.live_rows)
+            files.append(_write(latest, target, fragment, sources, whole=whole))
     publication = latest.publish(files, job_id=job_id, guard=unchanged)
     shown = {fragment_id: waiting.rows[fragment_id] for fragment_id in publication.published}
-    return Published(version=publication.version, rows=shown, lost=tuple(sorted(waiting.rows.keys() - shown.keys())))
+    return Published(
+        snapshot=tables.open(target.table, publication.version),
+        rows=shown,
+        lost=tuple(sorted(waiting.rows.keys() - shown.keys())),
+    )
 
 
 def _write(
-    snapshot: Snapshot, target: Target, fragment: Fragment, sources: Sequence[AddressedRows], rows: int
+    snapshot: Snapshot, target: Target, fragment: Fragment, sources: Sequence[AddressedRows], *, whole: bool
 ) -> ColumnFile:
     schema = target.file_schema
-    whole = rows >= fragment.live_rows
     stored = None if whole else snapshot.read_physical(fragment.id, schema.names)
     batches = column_batches(fragment.id, fragment.physical_rows, schema, sources, stored)
     return snapshot.write_column_file(fragment.id, schema, batches)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -67,6 +67,23 @@ class Target:
         and the Function and its bound values are the same, what was current stays current.
         """
         return self._files_digest(fragment, self.input_field_ids | self.own_field_ids)
+
+    def proof(self, fragment: Fragment) -> bytes:
+        """Return what to note of a fragment whose live rows are all current.
+
+        Where rows are deleted this holds for that very set of them: `restore` brings deleted rows back beside the same
+        files, and they may never have been computed.
+        """
+        signature = self.signature(fragment)
+        if fragment.deletions is None:
+            return signature
+        return hashlib.blake2b(
+            signature + fragment.deletions.encode(), digest_size=16, person=b"lancegpu-rows"
+        ).digest()
+
+    def is_proven(self, fragment: Fragment, proofs: Collection[bytes]) -> bool:
+        """Tell whether what was noted says that all live rows are current; fewer of them than then are so, too."""
+        return self.signature(fragment) in proofs or (fragment.deletions is not None and self.proof(fragment) in proofs)
 
     def input_signature(self, fragment: Fragment) -> bytes:
         """Return what changes whenever an input of the fragment's present rows may have."""

@@ -20,13 +20,17 @@ class DataFileRef:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One fragment of one version. Files never change; a fragment that keeps its files keeps its rows, in order."""
+    """One fragment of one version. Files never change; a fragment that keeps its files keeps its rows, in order.
+
+    `deletions` names the set of rows deleted from it, None where none is. It grows, and `restore` brings old ones back.
+    """
 
     id: int
     physical_rows: int
     live_rows: int
     files: tuple[DataFileRef, ...]
     leaves: Mapping[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
+    deletions: str | None = None
 
     def file_of(self, field_id: int) -> str | None:
         """Return the path of the file that holds a field, or None where the fragment reads it as nulls.
@@ -49,7 +53,9 @@ def fragment_from(metadata: Any, leaves: Mapping[int, tuple[int, ...]]) -> Fragm
     # The public `path` makes a class at every call: 200 files would cost more than the rest of a no-op refresh.
     paths = [(file._path, file.fields) for file in metadata.files]  # noqa: SLF001
     files = tuple(DataFileRef(path, tuple(leaf for leaf in ids if leaf != TOMBSTONE)) for path, ids in paths)
-    return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, leaves)
+    deleted = metadata.deletion_file
+    deletions = None if deleted is None else f"{deleted.read_version}-{deleted.id}"
+    return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, leaves, deletions)
 
 
 def leaves_by_field(lance_fields: Any) -> dict[int, tuple[int, ...]]:

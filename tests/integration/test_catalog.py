@@ -187,6 +187,13 @@ def test_a_change_and_its_event_are_kept_together_or_not_at_all(catalog: Catalog
     assert [event.kind for event in catalog.events(job_id=job.id)] == ["queued"]
 
 
+def test_an_event_without_a_change_is_kept(catalog: Catalog) -> None:
+    job = JobRecord.new("refresh_column")
+    catalog.add_job(job)
+    catalog.update_job(job.id, events=[EventDraft(kind="blocked", message="Another one runs.")])
+    assert [event.kind for event in catalog.events(job_id=job.id)] == ["blocked"]
+
+
 def test_a_job_is_changed_only_by_its_owner(catalog: Catalog) -> None:
     owner = ProcessIdentity.current()
     job = JobRecord.new("refresh_column").model_copy(update={"owner": owner})

@@ -38,7 +38,7 @@ def test_a_fragment_holds_all_some_or_none_of_the_fields(leaves: tuple[int, ...]
 
 def test_fields_that_a_newer_file_took_over_are_not_listed() -> None:
     old = SimpleNamespace(_path="old", fields=[0, -2])
-    metadata = SimpleNamespace(id=1, physical_rows=2, num_rows=2, files=[old])
+    metadata = SimpleNamespace(id=1, physical_rows=2, num_rows=2, files=[old], deletion_file=None)
     assert fragment_from(metadata, {}).files == (DataFileRef("old", (0,)),)
 
 

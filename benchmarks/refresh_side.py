@@ -116,11 +116,11 @@ def refresh_warm(folder: Path, columns: list[str], workers: int) -> dict[str, fl
         measured = {
             name: timed(lambda: table.refresh_column(columns[1], max_workers=workers)) for name in ("warm", "unchanged")
         }
+        measured["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         version = table.version
         table.update("id % 100 = 7", values_sql={"text": "concat(text, '!')"})
         measured["changed"] = timed(lambda: table.refresh_column(columns[1], max_workers=workers))
         table.restore(version)
-        measured["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return measured
 
 

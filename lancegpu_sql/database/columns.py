@@ -20,7 +20,6 @@ from lancegpu_sql.refresh.declaration import declare_one, declare_spread, repoin
 from lancegpu_sql.refresh.need import check_options
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.refresh.target import Target, find_target
-from lancegpu_sql.sql.literals import literal_of
 from lancegpu_sql.tables.reshaping import add_sql_columns, rename_column, retype_column
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -120,4 +119,7 @@ def update_expressions(values: Mapping[str, Any] | None, values_sql: Mapping[str
         raise InvalidInput("update() takes either values={column: value} or values_sql={column: expression}")
     if values_sql is not None:
         return dict(values_sql)
+    # sqlglot takes 40 ms to load, and few programs update values.
+    from lancegpu_sql.sql.literals import literal_of
+
     return {name: literal_of(value) for name, value in (values or {}).items()}

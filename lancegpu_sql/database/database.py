@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -224,8 +224,15 @@ class Database:
 
     # Queries
 
-    def sql(self, text: str) -> QueryResult:
+    def sql(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> QueryResult:
         """Run a query of DuckDB's SQL over the tables, each at its latest version.
+
+        Parameters
+        ----------
+        text
+            One or more statements.
+        parameters
+            Values for ``?`` or ``$1`` (a sequence) or ``$name`` (a mapping) in the last statement.
 
         Raises
         ------
@@ -238,7 +245,7 @@ class Database:
 
             tables = self._services.tables
             self._session = QuerySession(lambda name: tables.open(name) if tables.exists(name) else None, tables.names)
-        return self._session.sql(text)
+        return self._session.sql(text, parameters)
 
     # Jobs
 

@@ -153,8 +153,6 @@ def _valid_lanes(array: pa.Array) -> Lanes:
         return _of_struct(array)
     if pa.types.is_fixed_size_list(kind):
         return _of_fixed_size_lists(array)
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
-        return _of_lists(array.cast(pa.large_list(kind.value_field)))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
         return _of_lists(array)
     words = _as_words(array)

@@ -1,0 +1,30 @@
+"""All benchmarks, one after the other; each prints ratios measured side by side in one run.
+
+`make bench`, or `python benchmarks/run.py [--quick]`: quick takes fewer rounds and rows, to see that all of it works.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+BENCHMARKS: dict[str, list[str]] = {
+    "apply_throughput.py": [],
+    "refresh_speed.py": ["--rounds", "1", "--rows", "100000"],
+}
+"""Each benchmark, and what makes it quick."""
+
+
+def main() -> None:
+    """Run them; stop at the first that fails."""
+    quick = "--quick" in sys.argv[1:]
+    for name, options in BENCHMARKS.items():
+        print(f"\n== {name}", flush=True)
+        subprocess.run([sys.executable, str(HERE / name), *(options if quick else [])], check=True)
+
+
+if __name__ == "__main__":
+    main()

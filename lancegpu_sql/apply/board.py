@@ -74,6 +74,7 @@ class Hand:
     joined_at: float = field(default_factory=time.monotonic)
     heard_at: float = field(default_factory=time.monotonic)
     empty_since: float | None = field(default_factory=time.monotonic)
+    calls_done: int = 0
     computing_seconds: float = 0.0
     waiting_for_rows_seconds: float = 0.0
     lost: bool = False
@@ -129,6 +130,7 @@ class Board:
         self._part_measured = False
         self._meter = PaceMeter()
         self._pulling = False
+        self._reader: Hand | None = None
         self._exhausted = False
         self._open_calls = 0
         self._busy = BusyMeter()
@@ -165,7 +167,9 @@ class Board:
                     if self._pulling:
                         self._changed.wait()
                     else:
+                        self._reader = hand
                         self._pull()
+                        self._reader = None
                     without_rows += time.monotonic() - began
                 elif self._finished_for(hand):
                     return None
@@ -180,6 +184,7 @@ class Board:
             rows = call.rows.rows
             now = hand.heard_at = time.monotonic()
             hand.running(now)
+            hand.calls_done += 1
             hand.argument_bytes -= call.argument_bytes
             hand.computing_seconds += result.seconds
             self._busy.note(now, result.seconds)
@@ -276,6 +281,10 @@ class Board:
     def stopped(self) -> bool:
         """Whether the caller wants no more results."""
         return self._stopped
+
+    def reads(self, hand: Hand | None) -> bool:
+        """Whether a worker's slot is busy reading the input."""
+        return hand is not None and self._reader is hand
 
     @property
     def cut_short(self) -> bool:

@@ -8,13 +8,10 @@ import time
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.sizing import another_worker_pays
-from lancegpu_sql.apply.slot import Slot
+from lancegpu_sql.apply.slot import STOP_SECONDS, Slot
 from lancegpu_sql.apply.watch import OneAtATime
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.pool import WorkerPool
-
-_STOP_SECONDS = 2.0
-"""How long the calls that run may take to finish when the work stops; then their workers are killed."""
 
 _GROW_SECONDS = 0.25
 """How often another worker is thought of."""
@@ -51,14 +48,9 @@ class Fleet:
             slots = tuple(self._slots)
         for slot in slots:
             slot.interrupt()
-        until = time.monotonic() + _STOP_SECONDS
+        until = time.monotonic() + STOP_SECONDS
         for slot in slots:
-            slot.join(max(0.0, until - time.monotonic()))
-        for slot in slots:
-            if slot.alive:
-                slot.kill()
-        for slot in slots:
-            slot.join()
+            slot.end(until)
 
     def _grow(self) -> None:
         """Add a worker if it pays. Called after each result."""

@@ -21,6 +21,10 @@ from lancegpu_sql.workers.pool import Lease, WorkerPool
 _CAUSE_SECONDS = 2.0
 """How long to wait for the placement to say why a worker ended: it learns of it at about the same time."""
 
+STOP_SECONDS = 2.0
+"""How long the calls that run may take to finish when the work stops; then their workers are killed."""
+
+_READING_SECONDS = 0.1
 _TIMINGS_SECONDS = 1.0
 
 
@@ -91,15 +95,19 @@ class Slot:
         """Stop waiting for a worker."""
         self._interrupt.set()
 
-    def kill(self) -> None:
-        """End its worker, in the middle of a call if need be."""
-        lease = self._lease
-        if lease is not None:
-            lease.release(broken=True)
+    def end(self, until: float) -> None:
+        """Wait until it has given its worker back; from the time `until` on, kill the worker.
 
-    def join(self, timeout_seconds: float | None = None) -> None:
-        """Wait until it has given its worker back."""
-        self._thread.join(timeout_seconds)
+        While the slot reads the input, it is the input that takes the time, not the worker.
+        """
+        self._thread.join(max(0.0, until - time.monotonic()))
+        while self._board.reads(self._hand):
+            self._thread.join(_READING_SECONDS)
+            until = time.monotonic() + STOP_SECONDS
+        self._thread.join(max(0.0, until - time.monotonic()))
+        if self.alive:
+            self._kill()
+        self._thread.join()
 
     def look(self, now: float) -> None:
         """Give up a call that is over its time, and a worker that does not answer any more."""
@@ -150,26 +158,22 @@ class Slot:
         asked = time.monotonic()
         lease = self._lease = self._pool.lease(self._need, self._placement_event, self._interrupt)
         self._starting_seconds = time.monotonic() - asked
-        self._watch.log(lease.load_log)
-        if not self._stays:
-            self._watch.event("worker_added", f"{lease.worker_name} computes as well")
         hand = self._hand = Hand(lease.worker_name, self._stays, lease.calls_at_once)
-        done = 0
         self._board.join(hand)
         try:
-            done = self._exchange(lease, hand)
+            self._watch.log(lease.load_log)
+            if not self._stays:
+                self._watch.event("worker_added", f"{lease.worker_name} computes as well")
+            self._exchange(lease, hand)
         except WorkerLost:
             self._board.mark_lost(hand)
         finally:
             self._settle(lease, hand)
-        return done
+        return hand.calls_done
 
-    def _exchange(self, lease: Lease, hand: Hand) -> int:
+    def _exchange(self, lease: Lease, hand: Hand) -> None:
         stream = lease.client.open_stream()
-        received = [0]
-        receiver = threading.Thread(
-            target=self._receive, args=(stream, hand, received), name="apply-results", daemon=True
-        )
+        receiver = threading.Thread(target=self._receive, args=(stream, hand), name="apply-results", daemon=True)
         receiver.start()
         try:
             while (call := self._next_call(lease, hand)) is not None:
@@ -178,22 +182,21 @@ class Slot:
                 stream.stop()
             else:
                 stream.done_sending()
-        except WorkerLost:
-            self._board.mark_lost(hand)
+        except BaseException:
+            stream.cancel()
+            raise
         finally:
             receiver.join()
             stream.close()
-        return received[0]
 
     def _next_call(self, lease: Lease, hand: Hand) -> Call | None:
         if not self._stays and lease.wanted:
             hand.leaving = True
         return self._board.next_call(hand)
 
-    def _receive(self, stream: CallStream, hand: Hand, received: list[int]) -> None:
+    def _receive(self, stream: CallStream, hand: Hand) -> None:
         try:
             while (result := stream.receive()) is not None:
-                received[0] += 1
                 rows = self._board.complete(hand, result)
                 if result.failure is None:
                     self._watch.call_done(rows, result.seconds, hand.worker, result.log)
@@ -211,13 +214,16 @@ class Slot:
     def _settle(self, lease: Lease, hand: Hand) -> None:
         """Give the worker back, and its calls to others if it was lost."""
         self._hand = None
-        if hand.lost and not self._board.stopped:
-            why = self._given_up or lease.why_lost(_CAUSE_SECONDS)
-            self._given_up = None
-            self._watch.event("worker_lost", why.message)
-            self._board.hand_back(hand, why)
-        self._board.leave(hand)
-        lease.release(broken=hand.lost)
+        try:
+            if hand.lost and not self._board.stopped:
+                why = self._given_up or lease.why_lost(_CAUSE_SECONDS)
+                self._given_up = None
+                self._board.hand_back(hand, why)
+                self._watch.event("worker_lost", why.message)
+        finally:
+            self._board.leave(hand)
+            lease.release(broken=hand.lost)
+            self._lease = None
         self._tell_timings(hand, at_end=True)
 
     # Its worker's life.
@@ -229,17 +235,18 @@ class Slot:
             self._interrupt.set()
 
     def _ask_health(self, hand: Hand) -> None:
-        lease = self._lease
+        lease, limit, asked = self._lease, self._options.health_timeout_seconds, time.monotonic()
         try:
             if lease is not None:
-                lease.client.health(self._options.health_timeout_seconds)
+                lease.client.health(limit)
                 hand.heard_at = time.monotonic()
         except WorkerLost:
-            limit = self._options.health_timeout_seconds
+            if time.monotonic() - asked < limit:
+                return  # it ended, and its stream with it
             self._give_up(
                 hand,
-                f"did not answer for {limit:g} seconds and was ended; it is stopped, or its Function holds "
-                "the interpreter lock all the time",
+                f"did not answer for {limit:g} seconds and was ended: it is stopped, or its Function holds the "
+                "interpreter lock all the time",
             )
         finally:
             self._asking_health = False
@@ -247,7 +254,12 @@ class Slot:
     def _give_up(self, hand: Hand, why: str) -> None:
         if self._hand is hand and not hand.lost:
             self._given_up = Lost("unreachable", f"{hand.worker} {why}")
-            self.kill()
+            self._kill()
+
+    def _kill(self) -> None:
+        lease = self._lease
+        if lease is not None:
+            lease.release(broken=True)
 
     def _tell_timings(self, hand: Hand, *, at_end: bool = False) -> None:
         now = time.monotonic()

@@ -35,7 +35,7 @@ class CallStream:
     def __init__(self, client: flight.FlightClient, options: flight.FlightCallOptions) -> None:
         with _worker_errors("opening its stream of calls"):
             self._writer, self._reader = client.do_exchange(flight.FlightDescriptor.for_command(CALLS_COMMAND), options)
-        self._begun = False
+        self._schema: pa.Schema | None = None
         self._ended = False
 
     def send(self, call_id: int, batch: pa.RecordBatch) -> None:
@@ -43,13 +43,17 @@ class CallStream:
 
         Raises
         ------
+        ValueError
+            The batch has another schema than those before.
         WorkerLost
             The worker is gone, or was made to go.
         """
+        if self._schema is not None and batch.schema != self._schema:
+            raise ValueError(f"a call with other columns than those before it: {batch.schema}, not {self._schema}")
         with _worker_errors("sending it a call"):
-            if not self._begun:
+            if self._schema is None:
                 self._writer.begin(batch.schema)
-                self._begun = True
+                self._schema = batch.schema
             self._writer.write_with_metadata(batch, encode_call(call_id))
 
     def receive(self) -> CallResult | None:

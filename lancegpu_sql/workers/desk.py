@@ -178,10 +178,10 @@ class Desk:
         self._under_way.clear()
 
     def _answer(self, call_id: int, batch: pa.RecordBatch) -> Reply:
-        assert self._loaded is not None
         failure = values = None
         started = self._computing[call_id] = time.monotonic()
         try:
+            assert self._loaded is not None, "a call came before a load"
             values = self._loaded.call(batch)
         except BaseException as exc:
             failure = self._failure_of(exc)

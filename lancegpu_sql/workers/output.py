@@ -6,6 +6,7 @@ lock, and so the thread that could empty it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -36,8 +37,9 @@ class OutputCapture:
 
         Of a flood the first and last lines are kept, with one line between them that says how much is left out.
         """
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # user code may have closed or replaced it
+                stream.flush()
         _libc.fflush(None)
         with self._lock:
             size = os.fstat(self._file).st_size

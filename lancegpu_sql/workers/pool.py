@@ -108,11 +108,16 @@ class WorkerPool:
             The worker ended before it was ready.
         """
         while (warm := self._take_idle(need)) is not None:
-            if warm.answers(_ANSWER_SECONDS):
-                warm.assign(need)
-                listener(warm.ready)
-                return Lease(warm, self._take_back, warm=True)
-            self._take_back(warm, broken=True)
+            lease = Lease(warm, self._take_back, warm=True)
+            try:
+                if warm.answers(_ANSWER_SECONDS):
+                    warm.assign(need)
+                    listener(warm.ready)
+                    return lease
+            except BaseException:
+                lease.release()
+                raise
+            lease.release(broken=True)
         worker = Worker(need, self._wake_keeper)
         worker.start(self._placement, listener, lambda: cancelled.is_set() or self._closing.is_set())
         with self._changed:

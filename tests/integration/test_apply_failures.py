@@ -141,6 +141,24 @@ def test_a_worker_that_is_told_to_end_hands_its_calls_over(pool):
     assert values == [2 * number for number in range(12)]
 
 
+def test_workers_killed_again_and_again_lose_and_double_no_row(pool):
+    rows: list[int] = []
+    computed = run(
+        need_for(worker_functions.slow_batch),
+        pool,
+        counting(300, 20),
+        batch_size=10,
+        max_workers=1,
+        max_worker_losses=99,
+    )
+    for turn, piece in enumerate(computed):
+        rows += piece.tag.column(0).to_pylist()
+        if turn % 3 == 2:
+            for worker in tuple(pool._leased):
+                os.kill(int(worker.name.rpartition(" ")[2]), signal.SIGKILL)
+    assert rows == list(range(300))
+
+
 def test_nothing_is_said_on_standard_error_when_a_worker_is_killed(pool, tmp_path, capfd):
     values_of(run(killing(tmp_path, times=1), pool, counting(1000)))
     assert capfd.readouterr().err == ""

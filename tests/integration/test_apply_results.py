@@ -81,7 +81,8 @@ def test_parts_are_no_larger_than_they_may_be(pool):
 
 
 def test_parts_of_a_slow_function_take_about_the_target_time(pool):
-    parts = part_rows(run(need_for(worker_functions.slow_double), pool, counting(16), part_target_seconds=0.3))
+    need = need_for(worker_functions.slow_double)
+    parts = part_rows(run(need, pool, counting(16), part_target_seconds=0.3, max_workers=1))
     assert parts[0] == 10
     assert max(parts[1:]) <= 4
 
@@ -113,10 +114,8 @@ def test_max_workers_caps_the_workers(pool):
 
 def test_a_cold_second_worker_is_started_when_the_work_goes_on(pool):
     watch = Remembering()
-    values = values_of(
-        run(need_for(worker_functions.slow_batch), pool, counting(1000, 100), watch=watch, batch_size=10)
-    )
-    assert values == [2 * number for number in range(1000)]
+    values = values_of(run(need_for(worker_functions.slow_batch), pool, counting(400, 100), watch=watch, batch_size=10))
+    assert values == [2 * number for number in range(400)]
     assert [kind for kind, _ in watch.events] == ["worker_added"]
 
 

@@ -143,6 +143,24 @@ class FunctionStore:
             raise self._not_found(name, version)
         return payload
 
+    def replace_payload(self, name: str, version: int, payload: bytes) -> None:
+        """Keep another packing of the same content: its modules may stand in another folder by now.
+
+        Raises
+        ------
+        FunctionNotFound
+            No such version.
+        """
+        change = (
+            function_versions.update()
+            .where(function_versions.c.function_key == name.casefold(), function_versions.c.version == version)
+            .values(payload=payload)
+        )
+        with self._connection.writing() as connection:
+            found = connection.execute(change).rowcount
+        if not found:
+            raise self._not_found(name, version)
+
     def set_function_placement(self, name: str, placement: FunctionPlacement) -> None:
         """Say where all versions of a Function may run from now on.
 

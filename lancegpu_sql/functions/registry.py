@@ -113,7 +113,10 @@ def register_definition(catalog: Catalog, gpu_classes: GpuClassLimits, definitio
         )
     known = catalog.find_function(wanted.name, wanted.digest)
     version = known or catalog.add_function(wanted, definition.payload)
-    if known is None:
+    if known is not None:
+        if catalog.payload(known.name, known.version) != definition.payload:
+            catalog.replace_payload(known.name, known.version, definition.payload)
+    else:
         catalog.add_event(
             f"function {version.name}", "registered", f"{version.name} version {version.version} was registered."
         )

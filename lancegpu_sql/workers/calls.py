@@ -59,13 +59,12 @@ class FunctionLoad:
 
     def same_content(self, other: FunctionLoad) -> bool:
         """Whether a worker that has loaded `other` has loaded this."""
-        return (self.function, self.version, self.digest, self.output_type, self.concurrency, self.payload) == (
+        return (self.function, self.version, self.digest, self.output_type, self.concurrency) == (
             other.function,
             other.version,
             other.digest,
             other.output_type,
             other.concurrency,
-            other.payload,
         ) and dict(self.bound) == dict(other.bound)
 
     def to_bytes(self) -> bytes:

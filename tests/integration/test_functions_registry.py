@@ -19,6 +19,7 @@ from lancegpu_sql.errors import (
     InvalidName,
 )
 from lancegpu_sql.functions.loading import load
+from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.functions.registry import (
     alter_function,
     drop_function,
@@ -73,6 +74,16 @@ def test_a_plain_callable_is_registered_with_options(catalog: Catalog) -> None:
 def test_the_same_content_again_is_the_same_version(catalog: Catalog) -> None:
     assert register(catalog, CLASSES, Score) == register(catalog, CLASSES, Score)
     assert len(catalog.function_versions("score")) == 1
+
+
+def test_the_same_content_from_another_folder_loads_from_there(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(catalog, CLASSES, Score)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    again = register(catalog, CLASSES, Score)
+    assert again.version == 1
+    assert str(tmp_path) in Payload.from_bytes(catalog.payload("score", 1)).search_path
 
 
 def test_other_content_is_the_next_version(catalog: Catalog) -> None:

@@ -7,97 +7,25 @@ in the thread of whichever slot has room for a call, so that nothing is read ahe
 from __future__ import annotations
 
 import heapq
-import itertools
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from lancegpu_sql.apply.batches import Cutter, InputBatch
 from lancegpu_sql.apply.failures import call_error, call_timeout, worker_lost
+from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
-from lancegpu_sql.apply.parts import needs_measure, next_part_rows
+from lancegpu_sql.apply.parts import PartPlan
 from lancegpu_sql.apply.sizing import BusyMeter, PaceMeter, call_rows, calls_ahead
-from lancegpu_sql.apply.watch import WorkerTimings
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.placement.request import Lost
 from lancegpu_sql.workers.calls import CallResult, FunctionLoad
 
 _CALL_BYTES = 4096
 """What a call weighs beside its data, so that very small ones are bounded as well."""
-
-
-@dataclass(eq=False)
-class Call:
-    """Rows on their way. `id` counts up in the order of the input.
-
-    One that was with a lost worker is a suspect: it goes to the next worker alone, so that a second loss can be blamed
-    for sure. (A worker that dies takes replies with it that were on their way.)
-    """
-
-    id: int
-    part: int
-    rows: InputBatch
-    closes_part: bool
-    argument_bytes: int
-    weight_bytes: int
-    losses: int = 0
-    suspect: bool = False
-    begun_at: float | None = None
-    values: pa.Array | None = None
-    error: LanceGpuError | None = None
-
-    @property
-    def done(self) -> bool:
-        """Whether it needs no worker any more."""
-        return self.values is not None or self.error is not None
-
-    def __lt__(self, other: Call) -> bool:
-        return self.id < other.id
-
-
-@dataclass(eq=False)
-class Hand:
-    """What one leased worker holds, and how its time was spent.
-
-    `calls` stand in the order in which they were sent; the worker computes the first `at_once` of them.
-    """
-
-    worker: str
-    stays: bool
-    at_once: int = 1
-    calls: dict[int, Call] = field(default_factory=dict)
-    argument_bytes: int = 0
-    joined_at: float = field(default_factory=time.monotonic)
-    heard_at: float = field(default_factory=time.monotonic)
-    empty_since: float | None = field(default_factory=time.monotonic)
-    calls_done: int = 0
-    computing_seconds: float = 0.0
-    waiting_for_rows_seconds: float = 0.0
-    lost: bool = False
-    leaving: bool = False
-
-    def running(self, now: float) -> tuple[Call, ...]:
-        """Return the calls that the worker computes; those that have come to be among them begin now."""
-        running = tuple(itertools.islice(self.calls.values(), self.at_once))
-        for call in running:
-            if call.begun_at is None:
-                call.begun_at = now
-        return running
-
-    def timings(self, starting_seconds: float, now: float) -> WorkerTimings:
-        """Say how the worker spent its time until `now`."""
-        idle_seconds = now - self.joined_at - self.computing_seconds - self.waiting_for_rows_seconds
-        return WorkerTimings(
-            worker=self.worker,
-            starting_seconds=starting_seconds,
-            computing_seconds=self.computing_seconds,
-            waiting_for_rows_seconds=self.waiting_for_rows_seconds,
-            idle_seconds=max(0.0, idle_seconds),
-        )
 
 
 class Board:
@@ -124,10 +52,7 @@ class Board:
         self._hands: list[Hand] = []
         self._weight_bytes = 0
         self._next_id = 0
-        self._part = -1
-        self._part_rows: int | None = None
-        self._part_left = 0
-        self._part_measured = False
+        self._parts = PartPlan(options.part_target_seconds, options.max_part_rows)
         self._meter = PaceMeter()
         self._pulling = False
         self._reader: Hand | None = None
@@ -305,7 +230,9 @@ class Board:
     @property
     def measured(self) -> bool:
         """Whether the probe is over: a first part is computed and there is more to do."""
-        return self._part > 0 and self._meter.pace is not None and not (self._exhausted and not self._cutter.rows)
+        return (
+            self._parts.index > 0 and self._meter.pace is not None and not (self._exhausted and not self._cutter.rows)
+        )
 
     # Decisions, with the lock held.
 
@@ -335,29 +262,24 @@ class Board:
             return False
         if self._meter.pace is None and self._order:
             return False
-        if self._part_left == 0 and self._part_rows is not None:
-            return self._part_measured or not needs_measure(self._part_rows, self._options.max_part_rows)
-        return True
+        return self._parts.may_go_on
 
     def _cut(self) -> Call | None:
         if not self._cutter.rows:
             return None
         pace = self._meter.pace
-        part_left = self._part_left or self._next_part_rows()
+        part_left = self._parts.rows_left(pace.rows_per_second * max(1, len(self._hands)) if pace else None)
         wanted = min(call_rows(pace, self._cutter.row_bytes(), self._options), part_left)
         piece = self._cutter.cut(wanted, self._options.call_target_bytes, more_comes=not self._exhausted)
         if piece is None:
             return None
-        if self._part_left == 0:
-            self._part, self._part_rows, self._part_measured = self._part + 1, part_left, False
-        self._part_left = part_left - piece.rows
         argument_bytes = piece.arguments.nbytes
         result_bytes = int(pace.result_bytes_per_row * piece.rows) if pace else 0
         call = Call(
             id=self._next_id,
-            part=self._part,
+            part=self._parts.index,
             rows=piece,
-            closes_part=self._part_left == 0,
+            closes_part=self._parts.take(piece.rows),
             argument_bytes=argument_bytes,
             weight_bytes=argument_bytes + piece.tag.nbytes + result_bytes + _CALL_BYTES,
         )
@@ -366,15 +288,6 @@ class Board:
         self._open_calls += 1
         self._weight_bytes += call.weight_bytes
         return call
-
-    def _next_part_rows(self) -> int:
-        pace = self._meter.pace
-        return next_part_rows(
-            self._part_rows,
-            pace.rows_per_second * max(1, len(self._hands)) if pace else None,
-            target_seconds=self._options.part_target_seconds,
-            max_rows=self._options.max_part_rows,
-        )
 
     def _needs_rows(self, hand: Hand) -> bool:
         reads = self._failed_id is None and not (self._exhausted or self._error)
@@ -436,8 +349,7 @@ class Board:
     def _note_values(self, call: Call, values: pa.Array, seconds: float) -> None:
         result_bytes = values.nbytes
         self._meter.note(call.rows.rows, seconds, result_bytes)
-        if call.part == self._part:
-            self._part_measured = True
+        self._parts.measured(call.part)
         call.values = values
         self._open_calls -= 1
         # The arguments are let go now; what waits for its turn is the tag and the values.

@@ -30,6 +30,41 @@ def next_part_rows(
     return max(1, min(int(rows_per_second * target_seconds), previous_rows * GROWTH, max_rows))
 
 
-def needs_measure(previous_rows: int, max_rows: int) -> bool:
-    """Whether the part before must be measured first, because the next one may be so much larger."""
-    return previous_rows < max_rows
+class PartPlan:
+    """Where one part ends and the next begins.
+
+    A part that may be much larger than the one before waits until a call of that one is measured.
+    """
+
+    def __init__(self, target_seconds: float, max_rows: int) -> None:
+        self._target_seconds = target_seconds
+        self._max_rows = max_rows
+        self._rows: int | None = None
+        self._left = 0
+        self._measured = False
+        self.index = -1
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the next row has a part, or one can be sized for it."""
+        return self._left > 0 or self._measured or self._rows is None or self._rows >= self._max_rows
+
+    def rows_left(self, rows_per_second: float | None) -> int:
+        """Return how many rows the part still takes, beginning a new one if the last is full."""
+        if self._left == 0:
+            self._rows = self._left = next_part_rows(
+                self._rows, rows_per_second, target_seconds=self._target_seconds, max_rows=self._max_rows
+            )
+            self._measured = False
+            self.index += 1
+        return self._left
+
+    def take(self, rows: int) -> bool:
+        """Put rows into the part; return whether they close it."""
+        self._left -= rows
+        return self._left == 0
+
+    def measured(self, index: int) -> None:
+        """A call of the part `index` is done."""
+        if index == self.index:
+            self._measured = True

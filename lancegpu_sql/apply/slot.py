@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from lancegpu_sql.apply.board import Board, Call, Hand
+from lancegpu_sql.apply.board import Board
+from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.watch import OneAtATime
 from lancegpu_sql.errors import Cancelled, WorkerLost

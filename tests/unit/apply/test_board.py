@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancegpu_sql.apply.batches import InputBatch
-from lancegpu_sql.apply.board import Board, Call, Hand
+from lancegpu_sql.apply.board import Board
+from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.errors import CallTimeout, RowFailed, WorkerLost
 from lancegpu_sql.placement import Lost

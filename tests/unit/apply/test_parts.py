@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancegpu_sql.apply.parts import GROWTH, PROBE_ROWS, needs_measure, next_part_rows
+from lancegpu_sql.apply.parts import GROWTH, PROBE_ROWS, PartPlan, next_part_rows
 
 rows = st.integers(1, 1_000_000)
 rates = st.none() | st.floats(1e-3, 1e9)
@@ -43,6 +43,32 @@ def test_a_part_is_never_empty_too_large_or_grown_too_fast(previous, rate, targe
     assert size <= max_rows
 
 
-def test_the_part_before_is_measured_as_long_as_parts_grow():
-    assert needs_measure(655_360, 1_000_000)
-    assert not needs_measure(1_000_000, 1_000_000)
+def test_a_larger_part_waits_for_a_measure_of_the_one_before():
+    plan = PartPlan(30, 1_000_000)
+    assert plan.take(plan.rows_left(None))
+    assert not plan.may_go_on
+    plan.measured(plan.index)
+    assert plan.may_go_on
+
+
+def test_a_measure_of_an_earlier_part_is_not_enough():
+    plan = PartPlan(30, 1_000_000)
+    plan.take(plan.rows_left(None))
+    plan.measured(0)
+    plan.take(plan.rows_left(1e6))
+    plan.measured(0)
+    assert not plan.may_go_on
+
+
+def test_the_largest_parts_do_not_wait():
+    plan = PartPlan(30, 10)
+    plan.take(plan.rows_left(None))
+    assert plan.may_go_on
+
+
+def test_rows_fill_a_part_until_it_closes():
+    plan = PartPlan(30, 1_000_000)
+    assert plan.rows_left(None) == 10
+    assert not plan.take(4)
+    assert plan.rows_left(None) == 6
+    assert plan.take(6)

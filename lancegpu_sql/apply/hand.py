@@ -1,0 +1,83 @@
+"""Calls, and what one worker holds of them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lancegpu_sql.apply.batches import InputBatch
+from lancegpu_sql.apply.watch import WorkerTimings
+from lancegpu_sql.errors import LanceGpuError
+
+
+@dataclass(eq=False)
+class Call:
+    """Rows on their way. `id` counts up in the order of the input.
+
+    One that was with a lost worker is a suspect: it goes to the next worker alone, so that a second loss can be blamed
+    for sure. (A worker that dies takes replies with it that were on their way.)
+    """
+
+    id: int
+    part: int
+    rows: InputBatch
+    closes_part: bool
+    argument_bytes: int
+    weight_bytes: int
+    losses: int = 0
+    suspect: bool = False
+    begun_at: float | None = None
+    values: pa.Array | None = None
+    error: LanceGpuError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it needs no worker any more."""
+        return self.values is not None or self.error is not None
+
+    def __lt__(self, other: Call) -> bool:
+        return self.id < other.id
+
+
+@dataclass(eq=False)
+class Hand:
+    """What one leased worker holds, and how its time was spent.
+
+    `calls` stand in the order in which they were sent; the worker computes the first `at_once` of them.
+    """
+
+    worker: str
+    stays: bool
+    at_once: int = 1
+    calls: dict[int, Call] = field(default_factory=dict)
+    argument_bytes: int = 0
+    joined_at: float = field(default_factory=time.monotonic)
+    heard_at: float = field(default_factory=time.monotonic)
+    empty_since: float | None = field(default_factory=time.monotonic)
+    calls_done: int = 0
+    computing_seconds: float = 0.0
+    waiting_for_rows_seconds: float = 0.0
+    lost: bool = False
+    leaving: bool = False
+
+    def running(self, now: float) -> tuple[Call, ...]:
+        """Return the calls that the worker computes; those that have come to be among them begin now."""
+        running = tuple(itertools.islice(self.calls.values(), self.at_once))
+        for call in running:
+            if call.begun_at is None:
+                call.begun_at = now
+        return running
+
+    def timings(self, starting_seconds: float, now: float) -> WorkerTimings:
+        """Say how the worker spent its time until `now`."""
+        idle_seconds = now - self.joined_at - self.computing_seconds - self.waiting_for_rows_seconds
+        return WorkerTimings(
+            worker=self.worker,
+            starting_seconds=starting_seconds,
+            computing_seconds=self.computing_seconds,
+            waiting_for_rows_seconds=self.waiting_for_rows_seconds,
+            idle_seconds=max(0.0, idle_seconds),
+        )

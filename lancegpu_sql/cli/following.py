@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from lancegpu_sql.cli.entry import EXIT_INTERRUPTED
-from lancegpu_sql.errors import LanceGpuError, StillWaiting
+from lancegpu_sql.errors import Cancelled, LanceGpuError, StillWaiting
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.models import JobRecord
@@ -36,6 +36,8 @@ def run_to_end(database: Database, job: JobHandle[Result], *, timeout_seconds: f
     ------
     StillWaiting
         The time is over.
+    Cancelled
+        Another process asked the job to stop.
     LanceGpuError
         How the job failed.
     """
@@ -46,6 +48,11 @@ def run_to_end(database: Database, job: JobHandle[Result], *, timeout_seconds: f
         job.ended(CANCEL_SECONDS)
         print(f"\nCancelled; what was finished is kept. Go on with: {resume}", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
+    except Cancelled as problem:
+        raise Cancelled(
+            f"Job {job.id} was cancelled from elsewhere; what was finished is kept. Go on with: {resume}",
+            **problem.facts,
+        ) from None
     except StillWaiting as problem:
         raise StillWaiting(
             f"{_standing(job.record, timeout_seconds)} What was finished is kept. Go on with: {resume}", **problem.facts

@@ -41,7 +41,7 @@ def print_rows(titles: Sequence[str], rows: Sequence[Sequence[Any]], *, none: st
     if not rows:
         tell(none)
         return
-    right = [all(isinstance(row[at], int | float | None) for row in rows) for at in range(len(titles))]
+    right = [all(_is_number(row[at]) for row in rows) for at in range(len(titles))]
     told = [[_text(value) for value in row] for row in rows]
     if sys.stdout.isatty():
         _draw(titles, told, right)
@@ -72,6 +72,10 @@ def tell(message: str) -> None:
         print(message, file=sys.stderr)
 
 
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
 def _text(value: Any) -> str:
     match value:
         case None:
@@ -96,8 +100,9 @@ def _draw(titles: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for title, is_right in zip(titles, right, strict=True):
-        table.add_column(title, justify="right" if is_right else "left", overflow="fold")
+    for at, (title, is_right) in enumerate(zip(titles, right, strict=True)):
+        # What stands first is what one copies: a name or an id.
+        table.add_column(title, justify="right" if is_right else "left", overflow="fold", no_wrap=at == 0)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

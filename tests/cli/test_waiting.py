@@ -83,3 +83,15 @@ def test_ctrl_c_cancels_cleanly_and_says_how_to_resume(busy: Database):
     job = re.search(r"Go on with: lancegpu jobs resume (\S+)$", told)
     assert job, told
     assert busy.get_job(job[1]).status() is JobState.CANCELLED
+
+
+def test_a_refresh_cancelled_from_elsewhere_ends_with_1_and_says_how_to_go_on(busy: Database):
+    command = [sys.executable, "-m", "lancegpu_sql.cli", "refresh", "other", "y"]
+    with subprocess.Popen(command, env=environment(busy), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while ": waiting" not in process.stderr.readline():
+            pass
+        busy.cancel_job(busy.list_jobs("other")[0].id)
+        told = process.stderr.read()
+    assert process.returncode == 1, told
+    assert re.search(r"cancelled from elsewhere; .*Go on with: lancegpu jobs resume \S+$", told)

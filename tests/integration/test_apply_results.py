@@ -13,7 +13,7 @@ from applied import NO_ONE, Remembering, counting, input_batch, need_for, run, v
 
 from lancegpu_sql.apply import Computed, InputBatch
 from lancegpu_sql.errors import Cancelled
-from lancegpu_sql.placement import LocalPlacement, Ready
+from lancegpu_sql.placement import GpuClass, LocalDevices, LocalPlacement, Ready
 from lancegpu_sql.workers import WorkerPool
 
 
@@ -24,6 +24,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
     yield workers
     workers.close()
     placement.close()
+
+
+def endless() -> Iterator[InputBatch]:
+    """Yield batches for ever."""
+    while True:
+        yield input_batch(range(256))
 
 
 @pytest.mark.parametrize("target", [worker_functions.double, worker_functions.double_all])
@@ -119,6 +125,22 @@ def test_a_cold_second_worker_is_started_when_the_work_goes_on(pool):
     assert [kind for kind, _ in watch.events] == ["worker_added"]
 
 
+def test_of_two_devices_one_goes_to_another_job_that_waits(pool):
+    two = GpuClass(name="two", resource_name="example.com/toy", local=LocalDevices(simulated=2))
+    watch = Remembering()
+    computed = run(need_for(worker_functions.slow_batch, gpu_class=two), pool, endless(), watch=watch, batch_size=1)
+    while ("worker_added" not in dict(watch.events)) and next(computed):
+        pass
+    other = run(need_for(worker_functions.double_all, gpu_class=two), pool, counting(10))
+    got: list[int] = []
+    waiting = threading.Thread(target=lambda: got.extend(values_of(other)))
+    waiting.start()
+    while waiting.is_alive():
+        next(computed)
+    assert got == [2 * number for number in range(10)]
+    computed.close()  # type: ignore[attr-defined]
+
+
 def test_a_fast_function_gets_no_second_worker(pool):
     watch = Remembering()
     list(run(need_for(worker_functions.double_all), pool, counting(200_000), watch=watch))
@@ -175,17 +197,17 @@ def test_an_error_of_the_input_is_raised_as_it_is(pool):
 def test_what_is_read_ahead_is_bounded_however_long_the_input(pool):
     read = taken = ahead = 0
 
-    def endless() -> Iterator[InputBatch]:
+    def counted() -> Iterator[InputBatch]:
         nonlocal read
-        while True:
-            read += 256
-            yield input_batch(range(256))
+        for batch in endless():
+            read += batch.rows
+            yield batch
 
     bound_bytes = 8 * 1024 * 1024
     computed = run(
         need_for(worker_functions.wide, output=pa.list_(pa.int64(), 512)),
         pool,
-        endless(),
+        counted(),
         outstanding_bytes=bound_bytes,
         call_target_bytes=1024 * 1024,
         max_workers=1,

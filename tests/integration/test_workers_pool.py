@@ -14,10 +14,10 @@ import worker_functions
 from applied import NO_ONE, need_for
 
 from lancegpu_sql.errors import Cancelled, LoadFailed, LoadTimeout, WorkerLost
-from lancegpu_sql.placement import GpuClass, LocalPlacement, PlacementEvent, Ready, Starting, Waiting
+from lancegpu_sql.placement import GpuClass, LocalDevices, LocalPlacement, PlacementEvent, Ready, Starting, Waiting
 from lancegpu_sql.workers import Lease, WorkerNeed, WorkerPool
 
-TOY = GpuClass(name="toy", resource_name="example.com/toy", local={"simulated": 1})
+TOY = GpuClass(name="toy", resource_name="example.com/toy", local=LocalDevices(simulated=1))
 END_SECONDS = 10.0
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +16,6 @@ from refresh_kit import Calls, Gate, gated, open_database, short_folder
 
 from lancegpu_sql import col
 from lancegpu_sql.catalog.models import JobState
-from lancegpu_sql.cli import main
 from lancegpu_sql.database import Database
 
 CLASSES = "gpu_classes: [{name: one, local: {simulated: 1}}]"
@@ -43,55 +41,68 @@ def busy() -> Iterator[Database]:
         gate.close()
 
 
-def environment(db: Database) -> dict[str, str]:
-    """For a command of another process that shares the device."""
-    return os.environ | {"LANCEGPU_DB": db.uri, "LANCEGPU_RUNTIME_FOLDER": str(Path(db.uri).parent / "run")}
+def command(db: Database, *arguments: str) -> subprocess.Popen[str]:
+    """Start a command in a process of its own that shares the device."""
+    environment = {"LANCEGPU_DB": db.uri, "LANCEGPU_RUNTIME_FOLDER": str(Path(db.uri).parent / "run")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "lancegpu_sql.cli", *arguments],
+        env=os.environ | environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """A command's exit status, and what it had still to say."""
+    told = process.communicate()[1]
+    return process.returncode, told
+
+
+def wait_until_it_waits(process: subprocess.Popen[str]) -> None:
+    """Read what a command says until it says that it waits."""
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if ": waiting" in line:
+            return
+    raise AssertionError("".join(said))
 
 
 def test_a_refresh_still_waiting_at_its_timeout_ends_with_75_and_says_for_what(busy: Database):
-    command = [sys.executable, "-m", "lancegpu_sql.cli", "refresh", "other", "y", "--timeout", "0.5"]
-    ran = subprocess.run(command, env=environment(busy), capture_output=True, text=True, check=False)
-    assert ran.returncode == 75, ran.stderr
-    last_line = ran.stderr.splitlines()[-1]
+    status, told = ended(command(busy, "refresh", "other", "y", "--timeout", "0.5"))
+    assert status == 75, told
+    last_line = told.splitlines()[-1]
     assert re.search(r"waiting: .*'one'.*refresh of held\.y.*Go on with: lancegpu jobs resume \S+$", last_line)
 
 
-def test_a_refresh_left_at_its_timeout_can_be_resumed_by_the_id_it_named(busy: Database, monkeypatch: Any, capsys: Any):
-    monkeypatch.setattr(os, "environ", environment(busy))
-    assert main(["refresh", "other", "y", "--timeout", "0"]) == 75
-    job = capsys.readouterr().err.split()[-1]
-    assert busy.get_job(job).status() is JobState.QUEUED
-    assert main(["jobs", "resume", job, "--timeout", "0"]) == 75
+def test_a_refresh_left_at_its_timeout_can_be_resumed_by_the_id_it_named(busy: Database):
+    status, told = ended(command(busy, "refresh", "other", "y", "--timeout", "0"))
+    job = told.split()[-1]
+    assert (status, busy.get_job(job).status()) == (75, JobState.QUEUED), told
+    assert ended(command(busy, "jobs", "resume", job, "--timeout", "0"))[0] == 75
 
 
-def test_watching_a_job_beyond_the_timeout_ends_with_75_and_leaves_the_job(busy: Database, monkeypatch: Any):
-    monkeypatch.setattr(os, "environ", environment(busy))
+def test_watching_a_job_beyond_the_timeout_ends_with_75_and_leaves_the_job(busy: Database):
     (holder,) = busy.list_jobs("held")
-    assert main(["jobs", "watch", holder.id, "--timeout", "0"]) == 75
-    assert busy.get_job(holder.id).status() is JobState.RUNNING
+    status, told = ended(command(busy, "jobs", "watch", holder.id, "--timeout", "0"))
+    assert (status, busy.get_job(holder.id).status()) == (75, JobState.RUNNING), told
 
 
 def test_ctrl_c_cancels_cleanly_and_says_how_to_resume(busy: Database):
-    command = [sys.executable, "-m", "lancegpu_sql.cli", "refresh", "other", "y"]
-    with subprocess.Popen(command, env=environment(busy), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        while ": waiting" not in process.stderr.readline():
-            pass
-        process.send_signal(signal.SIGINT)
-        told = process.stderr.read()
-    assert process.returncode == 130, told
+    process = command(busy, "refresh", "other", "y")
+    wait_until_it_waits(process)
+    process.send_signal(signal.SIGINT)
+    status, told = ended(process)
     job = re.search(r"Go on with: lancegpu jobs resume (\S+)$", told)
     assert job, told
-    assert busy.get_job(job[1]).status() is JobState.CANCELLED
+    assert (status, busy.get_job(job[1]).status()) == (130, JobState.CANCELLED)
 
 
 def test_a_refresh_cancelled_from_elsewhere_ends_with_1_and_says_how_to_go_on(busy: Database):
-    command = [sys.executable, "-m", "lancegpu_sql.cli", "refresh", "other", "y"]
-    with subprocess.Popen(command, env=environment(busy), stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        while ": waiting" not in process.stderr.readline():
-            pass
-        busy.cancel_job(busy.list_jobs("other")[0].id)
-        told = process.stderr.read()
-    assert process.returncode == 1, told
-    assert re.search(r"cancelled from elsewhere; .*Go on with: lancegpu jobs resume \S+$", told)
+    process = command(busy, "refresh", "other", "y")
+    wait_until_it_waits(process)
+    (job,) = busy.list_jobs("other", states=["running", "waiting"])
+    busy.cancel_job(job.id)
+    status, told = ended(process)
+    assert (status, f"Go on with: lancegpu jobs resume {job.id}" in told) == (1, True), told

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from lancegpu_sql.catalog.models import EventDraft, JobState, Progress, WaitingOn
-from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.jobs.failure import json_safe
 from lancegpu_sql.jobs.job import JobEvent
 from lancegpu_sql.jobs.journal import Journal
@@ -132,11 +131,6 @@ class JobContext:
             spent = {name: round(value, 3) for name, value in seconds.items()}
             self._workers = {**self._workers, worker: {**self._workers.get(worker, {}), **spent}}
             self._journal.put(timings=self._timings())
-
-    def check_cancelled(self) -> None:
-        """Raise `Cancelled` if the work should stop."""
-        if self.cancelled.is_set():
-            raise Cancelled(f"Job {self.id} was asked to stop; what it finished is kept.", job_id=self.id)
 
     def close(self) -> None:
         """Take the last time and close the log; the runner calls it."""

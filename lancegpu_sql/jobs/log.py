@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER = "logs"
@@ -26,6 +27,7 @@ class JobLog:
     """Appends lines; the file is made by the first one. From `limit_bytes` on, lines are left out, which it says.
 
     A disk that refuses the log must not fail the work: lines are then left out, and `append` says so by its result.
+    Lines that come after `close`, from a thread that outlived the work, are left out too.
     """
 
     def __init__(self, path: Path, limit_bytes: int) -> None:
@@ -33,27 +35,29 @@ class JobLog:
         self._limit_bytes = limit_bytes
         self._file: int | None = None
         self._size_bytes = 0
-        self._refused = False
+        self._over = False
         self._lock = threading.Lock()
 
     def append(self, line: str) -> OSError | None:
         """Add one line, whole, whichever threads and processes write beside this one; return the disk's first no."""
         data = (line.rstrip("\n") + "\n").encode("utf-8", "backslashreplace")
         with self._lock:
-            if self._refused:
+            if self._over:
                 return None
             try:
                 self._write(data)
             except OSError as error:
-                self._refused = True
+                self._over = True
                 return error
         return None
 
     def close(self) -> None:
-        """Close the file; a later line opens it again."""
+        """Close the file for good."""
         with self._lock:
+            self._over = True
             if self._file is not None:
-                os.close(self._file)
+                with suppress(OSError):  # a network disk says only here that it was full
+                    os.close(self._file)
                 self._file = None
 
     def _write(self, data: bytes) -> None:

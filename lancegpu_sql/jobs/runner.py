@@ -95,7 +95,9 @@ class JobRunner:
         )
         with self._lock:
             self._running[job.id] = job
-            if self._watcher is None:
+            if self._closing.is_set():
+                job.interrupt()  # closed since it was asked above: `close` knows nothing of this job
+            elif self._watcher is None:
                 self._watcher = threading.Thread(target=self._watch, name="lancegpu jobs", daemon=True)
                 self._watcher.start()
         thread.start()
@@ -169,21 +171,24 @@ class JobRunner:
             result = work(context)
         except BaseException as raised:
             error = raised
-        context.close()
-        # While the interpreter goes down, before `close` has its turn, work fails for reasons of no interest.
-        interrupted = job.interrupted or not threading.main_thread().is_alive()
-        _conclude(journal, result, error, interrupted=interrupted)
         try:
+            context.close()
+            # While the interpreter goes down, before `close` has its turn, work fails for reasons of no interest.
+            interrupted = job.interrupted or not threading.main_thread().is_alive()
+            _conclude(journal, result, error, interrupted=interrupted)
             journal.flush()
         except CatalogError as refused:
             _log.warning("The end of job %s could not be written: %s", job.id, refused)
-        with self._lock:
-            self._running.pop(job.id, None)
-        job.end(result, journal.lost or error)
+        finally:
+            # Whatever becomes of the record, who waits for the job must not wait for ever.
+            with self._lock:
+                # As soon as its end is written, the same job may have been resumed here.
+                if self._running.get(job.id) is job:
+                    del self._running[job.id]
+            job.end(result, journal.lost or error)
 
     def _watch(self) -> None:
-        while True:
-            self._closing.wait(self._watch_interval_seconds)
+        while not self._closing.wait(self._watch_interval_seconds):
             with self._lock:
                 jobs = list(self._running.values())
                 if not jobs:

@@ -57,8 +57,7 @@ def start(runner: JobRunner, work: Callable[[JobContext], dict[str, Any]]) -> Ru
 def until_cancelled(context: JobContext) -> dict[str, Any]:
     context.running("computing")
     assert context.cancelled.wait(WAIT_SECONDS)
-    context.check_cancelled()
-    return {}
+    raise Cancelled("stopped")
 
 
 def seen(catalog: Catalog, job: RunningJob, wanted: Callable[[JobRecord], bool]) -> JobRecord:
@@ -157,7 +156,7 @@ def test_timings_tell_phases_and_workers(catalog: Catalog, runner: JobRunner) ->
     )
 
 
-def test_a_late_report_changes_nothing(runner: JobRunner) -> None:
+def test_a_late_report_changes_nothing(runner: JobRunner, tmp_path: Path) -> None:
     contexts: list[JobContext] = []
 
     def work(context: JobContext) -> dict[str, Any]:
@@ -171,7 +170,8 @@ def test_a_late_report_changes_nothing(runner: JobRunner) -> None:
     contexts[0].running("computing")
     contexts[0].progress(rows_computed=1)
     contexts[0].timings("one", computing_seconds=1.0)
-    assert job.record == ended
+    contexts[0].log("late")
+    assert (job.record, read_log(tmp_path, job.id)) == (ended, "")
 
 
 def test_a_log_is_kept_for_its_owner_alone(runner: JobRunner, tmp_path: Path) -> None:
@@ -298,6 +298,41 @@ def test_a_closed_runner_leaves_its_jobs_for_others_to_resume(catalog: Catalog, 
         runner.start(record, until_cancelled)
 
 
+def test_a_closed_runner_looks_no_longer_into_the_catalog_whatever_its_jobs_do(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    go_on = threading.Event()
+    runner = JobRunner(catalog, tmp_path)
+    job = start(runner, lambda context: {"told": go_on.wait(WAIT_SECONDS)})
+    runner.close(timeout_seconds=0.2)
+    assert "lancegpu jobs" not in {thread.name for thread in threading.enumerate()}
+    go_on.set()
+    assert job.ended(WAIT_SECONDS)
+
+
+class ResumesAtOnce(Catalog):
+    """A catalog that calls back between a job's end in the record and its end in this process."""
+
+    on_failure: Callable[[], object] | None = None
+
+    def update_job(self, job_id: str, **changes: Any) -> JobRecord:
+        record = super().update_job(job_id, **changes)
+        if record.state is JobState.FAILED and self.on_failure is not None:
+            self.on_failure()
+        return record
+
+
+def test_a_job_resumed_here_as_soon_as_it_failed_is_watched_over(tmp_path: Path) -> None:
+    def fail(context: JobContext) -> dict[str, Any]:
+        raise RowFailed("row 3 raised")
+
+    record = a_job()
+    with ResumesAtOnce.open(tmp_path / "resumed.sqlite") as catalog, JobRunner(catalog, tmp_path) as runner:
+        catalog.on_failure = lambda: runner.start(record, until_cancelled)
+        assert runner.start(record, fail).ended(WAIT_SECONDS)
+        assert [job.id for job in runner.running()] == [record.id]
+
+
 @pytest.mark.parametrize("state", [JobState.QUEUED, JobState.FAILED, JobState.CANCELLED])
 def test_a_job_that_nobody_runs_can_be_resumed(catalog: Catalog, runner: JobRunner, state: JobState) -> None:
     record = a_job().model_copy(update={"state": state, "error": {"type": "x"}, "cancel_requested": True})
@@ -337,7 +372,7 @@ import sys
 from pathlib import Path
 from lancegpu_sql.catalog.models import JobRecord, WaitingOn, utc_now
 from lancegpu_sql.catalog.store import Catalog
-from lancegpu_sql.errors import RowFailed
+from lancegpu_sql.errors import Cancelled, RowFailed
 from lancegpu_sql.jobs import JobRunner
 
 folder, how = Path(sys.argv[1]), sys.argv[2]
@@ -349,7 +384,7 @@ def work(context):
     print(context.id, flush=True)
     if how in ("cancelled", "left"):
         context.cancelled.wait()
-        context.check_cancelled()
+        raise Cancelled("stopped")
     sys.stdin.readline()
     if how == "failed":
         raise RowFailed("row 3 raised", row_id=3)

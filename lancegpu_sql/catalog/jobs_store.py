@@ -131,10 +131,6 @@ class JobStore:
                 record = record.model_copy(update={"cancel_requested": True})
         return record
 
-    def cancel_requested(self, job_id: str) -> bool:
-        """Tell whether someone asked the job to stop."""
-        return bool(self.cancels_requested([job_id]))
-
     def cancels_requested(self, job_ids: Iterable[str]) -> set[str]:
         """Return which of these jobs someone asked to stop."""
         query = sa.select(jobs.c.id).where(jobs.c.id.in_(list(job_ids)), jobs.c.cancel_requested.is_(True))
@@ -144,12 +140,11 @@ class JobStore:
     def prune_jobs(self, ended_before: datetime) -> list[str]:
         """Forget jobs that ended before a time, with their events; return their ids."""
         old = sa.and_(jobs.c.state.in_(_ENDED), jobs.c.finished_at < ended_before)
-        with self._connection.reading() as connection:
-            ids = list(connection.execute(sa.select(jobs.c.id).where(old)).scalars())
-        if ids:
-            with self._connection.writing() as connection:
-                connection.execute(jobs.delete().where(old))
-        return ids
+        with self._connection.reading() as connection:  # there is seldom one, and a look needs no lock
+            if connection.execute(sa.select(jobs.c.id).where(old).limit(1)).first() is None:
+                return []
+        with self._connection.writing() as connection:
+            return list(connection.execute(jobs.delete().where(old).returning(jobs.c.id)).scalars())
 
 
 def _job(connection: sa.Connection, job_id: str, *, for_update: bool = False) -> JobRecord:

@@ -220,7 +220,7 @@ def test_a_job_is_added_once(catalog: Catalog) -> None:
 def test_a_cancellation_is_asked_for_once_and_seen(catalog: Catalog) -> None:
     job = JobRecord.new("refresh_column")
     catalog.add_job(job)
-    assert not catalog.cancel_requested(job.id)
+    assert catalog.cancels_requested([job.id]) == set()
     catalog.request_cancel(job.id)
     catalog.request_cancel(job.id)
     assert catalog.cancels_requested([job.id, "other"]) == {job.id}

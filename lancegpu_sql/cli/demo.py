@@ -1,7 +1,7 @@
 """`demo`: the main job on this machine, on real input.
 
 A GPU Function over some thousands of real files: registered on a GPU class, waiting for it, computed, queried, and
-computed again after one file more. The class is simulated, and so is no GPU; all else is what any database does.
+computed again after one file more. The class is simulated, and no GPU is used; all else is what any database does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lancegpu_sql.cli.options import settings_with
 from lancegpu_sql.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -73,9 +74,10 @@ def demo(
     """
     library = folder or Path(sysconfig.get_path("stdlib"))
     code = function or ROOT / "functions" / "file_type.py"
-    for path, option in [(library, "FOLDER"), (code, "--function")]:
-        if not path.exists():
-            raise NotFound(f"{path} is not there; name another with {option}.", path=str(path))
+    if not library.is_dir():
+        raise NotFound(f"{library} is no folder; name one whose files to look at.", path=str(library))
+    if not code.is_file():
+        raise NotFound(f"{code} is not there; name the Function's file with --function.", path=str(code))
     if function is None and importlib.util.find_spec("magika") is None:
         raise NotFound("The demo's Function needs Magika: pip install magika.", module="magika")
     with _place(keep) as place:
@@ -91,7 +93,8 @@ def _tell_story(place: Path, library: Path, code: Path, files: int) -> None:
     classes = place / CLASSES_FILE
     classes.write_text(GPU_CLASSES)
     # A runtime folder of its own: the demo's one device is to be held by the demo's own jobs.
-    with connect(place, gpu_classes=classes, runtime_folder=place / "run") as database:
+    settings = settings_with(gpu_classes=classes, runtime_folder=place / "run", catalog=None)
+    with connect(place, settings=settings) as database:
         tables = _read(database, library, files)
         _register(database, code, tables)
         _refresh_both(database, *tables)

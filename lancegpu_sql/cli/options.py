@@ -15,6 +15,7 @@ from lancegpu_sql.errors import NotFound
 
 if TYPE_CHECKING:
     from lancegpu_sql.database import Database
+    from lancegpu_sql.settings import Settings
 
 DB_VARIABLE = "LANCEGPU_DB"
 
@@ -72,7 +73,6 @@ def opened(context: typer.Context, db: str | None, *, new: bool = False, **overr
         The folder is no database.
     """
     from lancegpu_sql.database import connect
-    from lancegpu_sql.settings import Settings
 
     folder = named_database(context, db) or os.environ.get(DB_VARIABLE) or "."
     if not new and not _is_database(folder):
@@ -81,9 +81,16 @@ def opened(context: typer.Context, db: str | None, *, new: bool = False, **overr
             f"${DB_VARIABLE}, or make one with: lancegpu init --db {folder}",
             uri=folder,
         )
-    environment = {name: value for name, value in os.environ.items() if name != DB_VARIABLE}
-    with connect(folder, settings=Settings.load(environment, **overrides)) as database:
+    with connect(folder, settings=settings_with(**overrides)) as database:
         yield database
+
+
+def settings_with(**overrides: Any) -> Settings:
+    """Read the settings; the variable that names the database is none of them."""
+    from lancegpu_sql.settings import Settings
+
+    environment = {name: value for name, value in os.environ.items() if name != DB_VARIABLE}
+    return Settings.load(environment, **overrides)
 
 
 def named_database(context: typer.Context, db: str | None) -> str | None:

@@ -40,11 +40,12 @@ def test_the_demo_tells_its_whole_story_twice_in_a_row(library: Path, capsys: py
 
 
 def test_a_demo_that_is_kept_leaves_a_database_and_takes_no_folder_that_holds_something(
-    library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     kept = tmp_path / "kept"
+    monkeypatch.setenv("LANCEGPU_DB", str(kept))
     assert main(["demo", str(library), "--files", "8", "--keep", str(kept)]) == 0
     capsys.readouterr()
-    assert main(["columns", "--db", str(kept)]) == 0
+    assert main(["columns"]) == 0
     assert re.search(r"library +label +file_type version 1 +4 ", capsys.readouterr().out)
     assert main(["demo", str(library), "--keep", str(kept)]) == 1

@@ -56,7 +56,8 @@ def inspect_file(
     file = Path(path).expanduser().resolve()
     if not file.is_file() or file.suffix != ".py":
         raise InvalidFunction(f"{path} is no Python file: give the path of a .py file that defines Functions.")
-    command = [sys.executable, "-m", "lancegpu_sql.functions.inspection", str(file), *([name] if name else [])]
+    # -P: the folder that the caller stands in is not the file's.
+    command = [sys.executable, "-P", "-m", "lancegpu_sql.functions.inspection", str(file), *([name] if name else [])]
     here = str(Path(__file__).parents[2])
     search_path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     try:
@@ -98,7 +99,9 @@ def _inspected(file: Path, name: str | None) -> dict[str, Any]:
         definitions = [define(function) for function in _functions_of(file, name)]
     except LanceGpuError as problem:
         facts = {key: value for key, value in problem.facts.items() if isinstance(value, (str, int, float, type(None)))}
-        return {"error": type(problem).__name__, "message": problem.message, "facts": facts}
+        # The file may have derived an error of its own from one of ours, which alone the caller knows.
+        kind = next(each.__name__ for each in type(problem).__mro__ if each.__module__ == errors.__name__)
+        return {"error": kind, "message": problem.message, "facts": facts}
     return {
         "functions": [
             {"version": each.version.model_dump(mode="json"), "payload": base64.b64encode(each.payload).decode()}
@@ -153,7 +156,6 @@ def _imported(file: Path) -> Any:
 def _main(file: str, name: str | None = None) -> None:
     answer = os.dup(1)
     os.dup2(2, 1)  # what the file prints must not stand in the answer
-    sys.path[:] = [entry for entry in sys.path if entry]  # the caller's folder is not the file's
     text = json.dumps(_inspected(Path(file), name)).encode()
     with os.fdopen(answer, "wb") as stream:
         stream.write(text)

@@ -80,6 +80,21 @@ def test_an_import_that_raises_shows_the_files_own_lines(tmp_path: Path) -> None
     assert "importlib" not in failed.value.facts["user_traceback"]
 
 
+def test_an_error_derived_from_one_of_ours_is_told_as_that_one(tmp_path: Path) -> None:
+    text = "from lancegpu_sql.errors import InvalidFunction\nclass NoModel(InvalidFunction): ...\nraise NoModel('no model')"
+    with pytest.raises(InvalidFunction, match="no model"):
+        inspect_file(written(tmp_path, text))
+
+
+def test_the_folder_that_the_caller_stands_in_is_not_imported_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "functions", FUNCTIONS)
+    written(tmp_path, "raise RuntimeError('not Python's own')", "base64.py")
+    monkeypatch.chdir(tmp_path)
+    assert len(inspect_file(path)) == 2
+
+
 def test_an_import_that_ends_its_process_is_told_with_what_it_printed(tmp_path: Path) -> None:
     text = "import os, sys\nprint('no licence', file=sys.stderr, flush=True)\nos._exit(3)"
     with pytest.raises(LoadFailed, match="exit status 3") as failed:

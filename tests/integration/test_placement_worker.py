@@ -8,6 +8,7 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,15 @@ def test_a_long_runtime_folder_still_gives_short_socket_paths(tmp_path: Path) ->
     assert path.parent.stat().st_mode & 0o777 == 0o700
     placement.close()
     assert not path.parent.exists()
+
+
+def test_a_worker_imports_nothing_from_the_folder_its_owner_stands_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hmac.py").write_text("raise RuntimeError('not Python's own')")
+    monkeypatch.chdir(tmp_path)
+    with closing(LocalPlacement(tmp_path / "run")) as placement:
+        assert Asked(placement, request_for(None)).next(Ready)
 
 
 def test_a_cpu_worker_sees_no_device(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:

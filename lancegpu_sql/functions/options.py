@@ -17,8 +17,18 @@ PLACEMENT_OPTIONS = ("gpu", "gpu_class", "gpus", "cpus", "concurrency", "batch_s
 """Where and how a Function runs; none of them changes what it computes."""
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A worker's devices are leased to it: a Function that set these could reach another job's.
-_OWNED_BY_PLACEMENT = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
+DEVICE_VARIABLES = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES",
+        "CUDA_DEVICE_ORDER",
+        "NVIDIA_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL",
+        "ZE_AFFINITY_MASK",
+    }
+)
+"""The placement's to set: a worker's devices are leased to it, and a Function that set these could reach another job's."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +126,6 @@ def checked_env(env: Any) -> dict[str, str]:
             raise InvalidFunction(f"env: the value of {name} is a string, not {value!r}: write {str(value)!r}.")
         if "\0" in value:
             raise InvalidFunction(f"env: the value of {name} holds a zero byte, which no environment can carry.")
-        if name in _OWNED_BY_PLACEMENT or name.startswith("LANCEGPU_"):
+        if name in DEVICE_VARIABLES or name.startswith("LANCEGPU_"):
             raise InvalidFunction(f"env: {name} is set by the placement; choose devices with gpu_class and gpus.")
     return dict(sorted(env.items()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from lancegpu_sql.functions.options import DEVICE_VARIABLES
+
 TOKEN_VARIABLE = "LANCEGPU_WORKER_TOKEN"  # noqa: S105 - a name
 
 # Each library reads its own name, at import: once numpy is loaded it is too late.
@@ -13,19 +15,6 @@ THREAD_VARIABLES = (
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
-)
-
-# What would let a Function see devices that it was not given.
-DEVICE_VARIABLES = frozenset(
-    {
-        "CUDA_VISIBLE_DEVICES",
-        "CUDA_DEVICE_ORDER",
-        "NVIDIA_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
-        "GPU_DEVICE_ORDINAL",
-        "ZE_AFFINITY_MASK",
-    }
 )
 
 

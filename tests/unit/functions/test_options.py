@@ -38,6 +38,7 @@ def test_defaults_are_one_core_one_call_and_no_gpu() -> None:
         ({"env": {"A": 1}}, "write '1'"),
         ({"env": {"A-B": "1"}}, "environment variable"),
         ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "set by the placement"),
+        ({"env": {"HIP_VISIBLE_DEVICES": "0"}}, "set by the placement"),
         ({"env": ["A"]}, "env is a dict"),
         ({"input_schema": {"x": "int64"}}, "is a pyarrow.Schema"),
     ],

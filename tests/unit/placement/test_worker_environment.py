@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lancegpu_sql.placement.worker_environment import DEVICE_VARIABLES, THREAD_VARIABLES, worker_environment
+from lancegpu_sql.functions.options import DEVICE_VARIABLES
+from lancegpu_sql.placement.worker_environment import THREAD_VARIABLES, worker_environment
 
 
 def environment(

@@ -47,7 +47,7 @@ class Ledger:
         Raises
         ------
         StorageError
-            If the folder cannot be used, is full, or holds what this release cannot read; nothing has changed then.
+            If the folder cannot be used, is full, or holds what this release cannot read. Saying the same again is safe.
         """
         try:
             with self._locked():
@@ -56,12 +56,12 @@ class Ledger:
                 if after == before:
                     return after
                 self._write(after)
+            mailbox.wake(self._folder, dict.fromkeys(claim.mailbox for claim in (*before, *after)))
         except OSError as exc:
             raise StorageError(
                 f"the ledger of this machine's devices, {self._path}, could not be kept: {exc.strerror or exc}",
                 path=str(self._path),
             ) from exc
-        mailbox.wake(self._folder, dict.fromkeys(claim.mailbox for claim in (*before, *after)))
         return after
 
     @contextmanager

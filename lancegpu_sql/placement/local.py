@@ -29,7 +29,9 @@ from lancegpu_sql.placement.watch import WatchThread
 if TYPE_CHECKING:
     from lancegpu_sql.placement.gpu_class import GpuClass
 
-WORKER_COMMAND = (sys.executable, "-m", "lancegpu_sql.workers")
+# -P: a file in the folder that the owner happens to stand in must not take the place of a module of Python's own. What
+# a Function imports from there is on the search path that travels with it.
+WORKER_COMMAND = (sys.executable, "-P", "-m", "lancegpu_sql.workers")
 
 # Changes come as messages and deaths as descriptors, at once. A look now and then is for what sends neither: a driver
 # that gets installed, a folder that is cleared away.
@@ -76,14 +78,15 @@ class LocalPlacement:
         site = self._open()
         ticket = LocalTicket(site, request, listener)
         site.tickets[request.request_id] = ticket
-        if request.gpu_class is None:
-            site.watch.call(lambda: ticket.start(()))
-            return ticket
         try:
-            # The ledger wakes everybody whom the claim concerns, this placement first.
-            site.claims.enter(self._claim(site, request, self._devices(request.gpu_class)))
-        except StorageError:
+            if request.gpu_class is None:
+                site.watch.call(lambda: ticket.start(()))
+            else:
+                # The ledger wakes everybody whom the claim concerns, this placement first.
+                site.claims.enter(self._claim(site, request, self._devices(request.gpu_class)))
+        except BaseException:
             del site.tickets[request.request_id]
+            site.watch.call(self._review)  # takes back what was written all the same
             raise
         return ticket
 

@@ -34,6 +34,7 @@ class OwnClaims:
                 self._exchange()
             except StorageError:
                 del self._mine[claim.id]
+                self._gone.add(claim.id)  # it may have been written, and only its news not sent
                 raise
 
     def change(self, claim_id: str, **updates: Any) -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,24 @@ def test_a_claim_that_cannot_be_written_is_not_made(folder: Path, ledger: Ledger
         mine.enter(claim("a"))
     (folder / "ledger.draft").rmdir()
     assert mine.look() == ()
+
+
+class LosesItsReply(Ledger):
+    """A ledger that takes what it is told, and then says that it could not."""
+
+    def exchange(self, mine: Iterable[Claim], gone: Collection[str] = ()) -> tuple[Claim, ...]:
+        after = super().exchange(mine, gone)
+        if mine:
+            raise StorageError("no descriptor was left to wake others")
+        return after
+
+
+def test_a_claim_that_was_written_and_refused_all_the_same_is_given_up(folder: Path, ledger: Ledger) -> None:
+    mine = OwnClaims(LosesItsReply(folder))
+    with pytest.raises(StorageError):
+        mine.enter(claim("a"))
+    mine.look()
+    assert holders(ledger) == []
 
 
 def test_no_claim_is_lost_when_many_write_at_once(ledger: Ledger) -> None:

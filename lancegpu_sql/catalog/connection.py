@@ -7,7 +7,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -159,9 +159,14 @@ def _is_sqlite(url: sa.URL) -> bool:
 
 
 def _prepare_file(path: Path) -> None:
-    """Make the file before SQLite does, so that it is never readable by others; its log gets the same rights."""
+    """Make the file before SQLite does, so that it is never readable by others; its log gets the same rights.
+
+    One that is there is not opened: to close any descriptor of a file drops all POSIX locks that the process holds on it,
+    those of another open catalog too, and other processes would then clear the log away under that one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _sqlite_engine(url: sa.URL, busy_timeout_seconds: float) -> sa.Engine:

@@ -444,6 +444,23 @@ sys.exit(os.waitpid(child, 0)[1])
 """
 
 
+def test_a_second_handle_in_one_process_takes_no_lock_away(path: Path) -> None:
+    def elsewhere(program: str) -> list[str]:
+        told = f"from lancegpu_sql.catalog.store import Catalog; catalog = Catalog.open({str(path)!r}); {program}"
+        done = subprocess.run([sys.executable, "-c", told], check=True, capture_output=True, text=True)
+        return done.stdout.split()
+
+    add = "catalog.add_event('x', 'kind', 'elsewhere'); catalog.close()"
+    with Catalog.open(path) as first, Catalog.open(path):
+        first.add_event("x", "kind", "here")
+        elsewhere(add)
+        elsewhere(add)
+        first.add_event("x", "kind", "here")
+        expected = ["here", "elsewhere", "elsewhere", "here"]
+        assert [event.message for event in first.events()] == expected
+        assert elsewhere("print(*(event.message for event in catalog.events()))") == expected
+
+
 def test_a_fork_gives_both_sides_connections_of_their_own(path: Path) -> None:
     subprocess.run([sys.executable, "-c", FORK, str(path)], check=True, timeout=60)
     with Catalog.open(path) as catalog:

@@ -47,7 +47,7 @@ def test_variables_of_other_programs_are_not_read() -> None:
 
 
 def test_a_workers_secret_is_no_setting_and_no_mistake() -> None:
-    assert Settings.load({"LANCEGPU_WORKER_TOKEN": "secret"}) == Settings()
+    assert Settings.load({"LANCEGPU_WORKER_TOKEN": "secret", "LANCEGPU_DB": "shop"}) == Settings()
 
 
 def test_a_misspelt_variable_is_refused_with_the_name_meant() -> None:

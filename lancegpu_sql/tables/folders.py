@@ -33,7 +33,11 @@ def exchange_in_steps(one: Path, other: Path) -> None:
     """Let two folders swap names; for a moment `other` is missing."""
     aside = other.with_name(f".lancegpu-replaced-{other.name}.{uuid.uuid4().hex}")
     other.rename(aside)
-    one.rename(other)
+    try:
+        one.rename(other)
+    except BaseException:
+        aside.rename(other)
+        raise
     aside.rename(one)
 
 

@@ -122,7 +122,7 @@ class TableStore:
         beside = self._beside()
         try:
             self._write(name, beside, reader, "create")
-            return self._put(name, beside, replace=mode == "overwrite")
+            return self._put(name, beside, mode)
         finally:
             remove_folder(beside)
 
@@ -144,7 +144,7 @@ class TableStore:
         try:
             rewrite(old, str(beside))
             changes.check_unchanged(old)
-            return self._put(name, beside, replace=True)
+            return self._put(name, beside, "overwrite")
         finally:
             remove_folder(beside)
 
@@ -176,7 +176,7 @@ class TableStore:
             )
         return Snapshot(name, str(path), dataset)
 
-    def _put(self, name: str, beside: Path, *, replace: bool) -> Snapshot:
+    def _put(self, name: str, beside: Path, mode: CreateMode) -> Snapshot:
         """Give a finished folder the table's name; what had it before is in `beside` then."""
         path = self.path_of(name)
         try:
@@ -185,10 +185,18 @@ class TableStore:
             if exc.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise StorageError(f"Table {name!r} could not be put in place: {exc}", path=str(path)) from exc
             # What is there may be no table, only what a creation that was killed left.
-            if self.exists(name) and not replace:
-                raise AlreadyExists(f"Table {name!r} was created by someone else meanwhile.", table=name) from None
+            if self.exists(name) and mode != "overwrite":
+                return self._beaten(name, beside, mode)
             self._exchange(name, beside)
         return self.open(name)
+
+    def _beaten(self, name: str, beside: Path, mode: CreateMode) -> Snapshot:
+        """Do what `mode` says of a table that is there: someone else created it while the rows were written."""
+        if mode == "exist_ok":
+            return self.open(name)
+        if mode == "append":
+            return changes.add(self.open(name), Snapshot.open(name, str(beside)).to_reader())
+        raise AlreadyExists(f"Table {name!r} was created by someone else meanwhile.", table=name)
 
     def _exchange(self, name: str, beside: Path) -> None:
         try:

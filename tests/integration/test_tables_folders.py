@@ -21,8 +21,10 @@ def test_two_folders_swap_names(tmp_path: Path, swap: object) -> None:
     ]
 
 
-def test_a_folder_that_is_missing_cannot_be_swapped(tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
+@pytest.mark.parametrize("swap", [exchange, exchange_in_steps])
+@pytest.mark.parametrize("present", ["one", "other"])
+def test_a_folder_whose_partner_is_missing_stays_where_it_is(tmp_path: Path, swap: object, present: str) -> None:
+    (tmp_path / present).mkdir()
     with pytest.raises(FileNotFoundError):
-        exchange(tmp_path / "one", tmp_path / "other")
-    assert (tmp_path / "one").exists()
+        swap(tmp_path / "one", tmp_path / "other")  # type: ignore[operator]
+    assert [path.name for path in tmp_path.iterdir()] == [present]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -78,14 +79,28 @@ def test_a_creation_that_fails_leaves_nothing(store: TableStore) -> None:
     assert list(Path(store.uri).iterdir()) == []
 
 
-def test_of_two_creations_at_once_one_is_refused(store: TableStore) -> None:
+def outrun(store: TableStore) -> pa.RecordBatchReader:
+    """Rows during whose reading someone else creates the table."""
+
     def batches() -> Iterator[pa.RecordBatch]:
         store.create("t", reader_of({"id": [7]}))
         yield pa.record_batch({"id": [1]})
 
+    return pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches())
+
+
+def test_of_two_creations_at_once_one_is_refused(store: TableStore) -> None:
     with pytest.raises(AlreadyExists, match="meanwhile"):
-        store.create("t", pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches()))
+        store.create("t", outrun(store))
     assert store.open("t").to_arrow().to_pydict() == {"id": [7]}
+
+
+@pytest.mark.parametrize(("mode", "ids"), [("exist_ok", [7]), ("append", [7, 1])])
+def test_of_two_creations_at_once_the_second_finds_the_table_of_the_first(
+    store: TableStore, mode: Literal["exist_ok", "append"], ids: list[int]
+) -> None:
+    assert store.create("t", outrun(store), mode).to_arrow().to_pydict() == {"id": ids}
+    assert [path.name for path in Path(store.uri).iterdir()] == ["t.lance"]
 
 
 def test_what_killed_processes_left_is_removed_after_a_week(store: TableStore) -> None:

@@ -51,6 +51,12 @@ def all_doubled(table: Snapshot) -> list[ColumnFile]:
     return [doubled(table, fragment.id) for fragment in table.fragments]
 
 
+def files_of(table: Snapshot, column: str) -> list[set[str]]:
+    """The files that hold a column, for each fragment; none where it reads as nulls."""
+    leaves = set(table.leaves[table.field_id(column)])
+    return [{file.path for file in one.files if leaves & set(file.field_ids)} for one in table.fragments]
+
+
 def by_id(table: Snapshot, column: str = "y") -> dict[int, object]:
     """The column's values in the latest version, by id."""
     rows = table.latest().to_arrow(["id", column])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 # What stands in a file's list of fields where a newer file took a field over.
@@ -29,17 +28,7 @@ class Fragment:
     physical_rows: int
     live_rows: int
     files: tuple[DataFileRef, ...]
-    leaves: Mapping[int, tuple[int, ...]] = field(default_factory=dict, repr=False, compare=False)
     deletions: str | None = None
-
-    def file_of(self, field_id: int) -> str | None:
-        """Return the path of the file that holds a field, or None where the fragment reads it as nulls.
-
-        A nested field whose leaves lie in several files has their paths, joined by ``|``.
-        """
-        wanted = self.leaves.get(field_id, (field_id,))
-        paths = {file.path: None for file in self.files if any(leaf in file.field_ids for leaf in wanted)}
-        return "|".join(paths) or None
 
     def holds(self, field_ids: tuple[int, ...]) -> bool | None:
         """Tell whether all of these leaf fields are in files (True), none is (False), or some are (None)."""
@@ -48,14 +37,14 @@ class Fragment:
         return None if 0 < found < len(field_ids) else found > 0
 
 
-def fragment_from(metadata: Any, leaves: Mapping[int, tuple[int, ...]]) -> Fragment:
+def fragment_from(metadata: Any) -> Fragment:
     """Return the fragment that Lance's metadata describes."""
     # The public `path` makes a class at every call: 200 files would cost more than the rest of a no-op refresh.
     paths = [(file._path, file.fields) for file in metadata.files]  # noqa: SLF001
     files = tuple(DataFileRef(path, tuple(leaf for leaf in ids if leaf != TOMBSTONE)) for path, ids in paths)
     deleted = metadata.deletion_file
     deletions = None if deleted is None else f"{deleted.read_version}-{deleted.id}"
-    return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, leaves, deletions)
+    return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, deletions)
 
 
 def leaves_by_field(lance_fields: Any) -> dict[int, tuple[int, ...]]:

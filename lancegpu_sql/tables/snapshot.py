@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import ComputedColumn
 from lancegpu_sql.errors import ColumnNotFound, InvalidQuery, NotFound
 from lancegpu_sql.tables import column_file, declaring, publishing
-from lancegpu_sql.tables.column_file import ColumnFile, ColumnFileWriter
+from lancegpu_sql.tables.column_file import ColumnFile
 from lancegpu_sql.tables.columns import declared_in
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
@@ -110,7 +110,7 @@ class Snapshot:
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
         """The fragments, in the order of the table's rows."""
-        return tuple(fragment_from(one.metadata, self.leaves) for one in self._dataset.get_fragments())
+        return tuple(fragment_from(one.metadata) for one in self._dataset.get_fragments())
 
     def fragment(self, fragment_id: int) -> Fragment:
         """Return one fragment."""
@@ -236,10 +236,6 @@ class Snapshot:
                 columns=self._known(columns), limit=rows, blob_handling="all_binary"
             ).to_table()
             return table
-
-    def open_column_file(self, fragment_id: int, schema: pa.Schema) -> ColumnFileWriter:
-        """Return a writer of whole columns for one fragment, to be given rows as they come; see ColumnFileWriter."""
-        return ColumnFileWriter(self, self.fragment(fragment_id), schema)
 
     def write_column_file(self, fragment_id: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> ColumnFile:
         """Write whole columns for one fragment, to be published later; see ColumnFileWriter."""

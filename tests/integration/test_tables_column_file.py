@@ -11,7 +11,7 @@ import pytest
 from tables_kit import COLUMN, PROOF, two_fragments, values
 
 from lancegpu_sql.errors import ColumnNotFound, InvalidData
-from lancegpu_sql.tables import Snapshot, TableStore, changes, upkeep
+from lancegpu_sql.tables import ColumnFileWriter, Snapshot, TableStore, changes, upkeep
 from lancegpu_sql.tables.column_file import discard
 from lancegpu_sql.tables.engine import lance
 
@@ -27,7 +27,7 @@ def own_files(table: Snapshot) -> list[Path]:
 
 
 def test_a_file_takes_batches_as_they_come(table: Snapshot) -> None:
-    with table.open_column_file(0, COLUMN) as writer:
+    with ColumnFileWriter(table, table.fragment(0), COLUMN) as writer:
         writer.write(values([1]))
         writer.write(values([2, None]))
         file = writer.finish()
@@ -50,14 +50,17 @@ def test_another_number_of_rows_is_refused_and_leaves_no_file(table: Snapshot, c
 
 def test_another_type_is_refused_before_anything_is_written(table: Snapshot) -> None:
     with pytest.raises(InvalidData, match="is of type int64, not int32"):
-        table.open_column_file(0, pa.schema([("y", pa.int32()), (PROOF, pa.binary(16))]))
+        ColumnFileWriter(table, table.fragment(0), pa.schema([("y", pa.int32()), (PROOF, pa.binary(16))]))
     with pytest.raises(ColumnNotFound):
-        table.open_column_file(0, pa.schema([("nope", pa.int64())]))
+        ColumnFileWriter(table, table.fragment(0), pa.schema([("nope", pa.int64())]))
     assert own_files(table) == []
 
 
 def test_a_batch_of_other_columns_is_refused(table: Snapshot) -> None:
-    with pytest.raises(InvalidData, match="were announced"), table.open_column_file(0, COLUMN) as writer:
+    with (
+        pytest.raises(InvalidData, match="were announced"),
+        ColumnFileWriter(table, table.fragment(0), COLUMN) as writer,
+    ):
         writer.write(values([1, 2, 3]).select([PROOF, "y"]))
     assert own_files(table) == []
 
@@ -81,7 +84,7 @@ def test_an_exception_while_results_stream_in_leaves_no_file(table: Snapshot) ->
 
 
 def test_a_finished_file_is_not_aborted(table: Snapshot) -> None:
-    with table.open_column_file(0, COLUMN) as writer:
+    with ColumnFileWriter(table, table.fragment(0), COLUMN) as writer:
         writer.write(values([1, 2, 3]))
         file = writer.finish()
         writer.abort()

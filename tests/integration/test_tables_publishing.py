@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tables_kit import COLUMN, PROOF, all_doubled, by_id, declaration, doubled, two_fragments, values
+from tables_kit import COLUMN, PROOF, all_doubled, by_id, declaration, doubled, files_of, two_fragments, values
 
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.tables import Fragment, Snapshot, TableStore, changes, publishing, reshaping, upkeep
@@ -69,8 +69,8 @@ def test_many_fragments_take_their_files_in_one_commit(table: Snapshot) -> None:
 def test_value_and_proof_stand_in_one_file(table: Snapshot) -> None:
     table.publish(all_doubled(table), job_id="j", guard=always)
     latest = table.latest()
-    for fragment in latest.fragments:
-        assert fragment.file_of(latest.field_id("y")) == fragment.file_of(latest.field_id(PROOF))
+    assert all(files_of(latest, "y"))
+    assert files_of(latest, "y") == files_of(latest, PROOF)
 
 
 def test_publishing_again_replaces_the_values(table: Snapshot) -> None:
@@ -279,7 +279,7 @@ def test_every_file_format_of_lance_takes_nested_columns(store: TableStore, vers
         assert latest.publish([file], job_id="j", guard=always).published == (fragment.id,)
     assert by_id(table) == {key: {"a": 1, "b": ["x"]} for key in (1, 2, 3)}
     assert by_id(compact(table)) == {key: {"a": 1, "b": ["x"]} for key in (1, 2, 3)}
-    assert table.latest().fragments[0].file_of(table.field_id("y")) is not None
+    assert files_of(table.latest(), "y")[0]
 
 
 def test_updated_rows_carry_value_and_proof_along(table: Snapshot) -> None:

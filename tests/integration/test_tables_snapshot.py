@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tables_kit import PROOF, all_doubled, two_fragments
+from tables_kit import PROOF, all_doubled, files_of, two_fragments
 
 from lancegpu_sql.errors import ColumnNotFound, InvalidQuery, NotFound
 from lancegpu_sql.tables import Snapshot, TableStore, changes, upkeep
@@ -96,11 +96,11 @@ def test_unknown_columns_fragments_and_conditions_are_told_apart(table: Snapshot
 
 
 def test_files_of_inputs_stay_the_same_under_fills_deletes_and_appends(table: Snapshot) -> None:
-    noted = [one.file_of(table.field_id("id")) for one in table.fragments]
+    noted = files_of(table, "id")
     table.publish(all_doubled(table), job_id="j", guard=lambda fragment: True)
     changes.delete(table, "id = 2")
     latest = changes.add(table, reader_of({"id": [6]}))
-    assert [one.file_of(table.field_id("id")) for one in latest.fragments][:2] == noted
+    assert files_of(latest, "id")[:2] == noted
 
 
 def test_updated_rows_stand_in_new_files_and_restore_brings_the_old_ones_back(table: Snapshot) -> None:
@@ -112,9 +112,8 @@ def test_updated_rows_stand_in_new_files_and_restore_brings_the_old_ones_back(ta
 
 def test_a_nested_column_is_found_by_its_own_field_id(store: TableStore) -> None:
     nested = store.create("n", reader_of([{"s": {"x": 1, "y": [{"q": 2}]}, "l": [[1]]}]))
-    (fragment,) = nested.fragments
-    assert fragment.file_of(nested.field_id("s")) == fragment.files[0].path
-    assert fragment.file_of(nested.field_id("l")) == fragment.files[0].path
+    (file,) = nested.fragments[0].files
+    assert files_of(nested, "s") == files_of(nested, "l") == [{file.path}]
 
 
 def test_blobs_are_read_as_bytes(store: TableStore) -> None:

@@ -11,24 +11,10 @@ from lancegpu_sql.tables.column_file import ColumnFile, ColumnIdentity
 from lancegpu_sql.tables.fragments import DataFileRef, Fragment, fragment_from
 from lancegpu_sql.tables.publishing import fits
 
-FRAGMENT = Fragment(
-    3, 10, 8, (DataFileRef("base", (0, 2)), DataFileRef("later", (5,))), leaves={0: (0,), 1: (1, 2, 5), 5: (5,)}
-)
+FRAGMENT = Fragment(3, 10, 8, (DataFileRef("base", (0, 2)), DataFileRef("later", (5,))))
 Y = ColumnIdentity(7, pa.int64(), "first")
 FILE = ColumnFile(3, "mine", 10, 99, (Y,), (7,), (0,), (2, 2), frozenset({"base", "gone"}))
 COLUMNS = [Y]
-
-
-def test_a_field_is_found_in_its_file() -> None:
-    assert FRAGMENT.file_of(0) == "base"
-
-
-def test_a_field_without_data_has_no_file() -> None:
-    assert FRAGMENT.file_of(9) is None
-
-
-def test_a_nested_field_has_the_files_of_all_its_leaves() -> None:
-    assert FRAGMENT.file_of(1) == "base|later"
 
 
 @pytest.mark.parametrize(("leaves", "held"), [((0, 5), True), ((8, 9), False), ((0, 9), None)])
@@ -39,7 +25,7 @@ def test_a_fragment_holds_all_some_or_none_of_the_fields(leaves: tuple[int, ...]
 def test_fields_that_a_newer_file_took_over_are_not_listed() -> None:
     old = SimpleNamespace(_path="old", fields=[0, -2])
     metadata = SimpleNamespace(id=1, physical_rows=2, num_rows=2, files=[old], deletion_file=None)
-    assert fragment_from(metadata, {}).files == (DataFileRef("old", (0,)),)
+    assert fragment_from(metadata).files == (DataFileRef("old", (0,)),)
 
 
 def test_a_file_fits_the_fragment_it_was_written_for() -> None:

@@ -192,7 +192,8 @@ class Board:
     @property
     def finished(self) -> bool:
         """Whether the input is over and everything has been taken off."""
-        return self._exhausted and self._error is None and not self._cutter.rows and not self._order
+        with self._changed:  # rows that leave the cutter are not yet in the order for a moment
+            return self._exhausted and self._error is None and not self._cutter.rows and not self._order
 
     def stop(self) -> None:
         """Give out no more calls."""

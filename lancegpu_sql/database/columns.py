@@ -107,10 +107,15 @@ def alter_column(
         rename_column(snapshot, name, rename)
 
 
-def check_refresh(services: Services, target: Target, options: RefreshOptions) -> None:
+def check_refresh(services: Services, snapshot: Snapshot, target: Target, options: RefreshOptions) -> None:
     """Refuse a refresh that could not run, before it becomes a job."""
     declared = target.declaration
     check_options(services.catalog.function(declared.function, declared.version), options)
+    if options.where is not None:
+        # DuckDB, which alone knows whether a predicate is one, is loaded only for those who give one.
+        from lancegpu_sql.query.filter import RowFilter
+
+        RowFilter(snapshot, options.where).close()
 
 
 def update_expressions(values: Mapping[str, Any] | None, values_sql: Mapping[str, str] | None) -> dict[str, str]:

@@ -260,8 +260,9 @@ class Table:
     def refresh_column_async(self, column: str, where: str | None = None, **options: Any) -> JobHandle[RefreshResult]:
         """Begin a refresh in a thread of this process; see `refresh_column`."""
         checked = RefreshOptions.of(where=where, **options)
-        target = find_target(self._latest(), column)
-        columns.check_refresh(self._services, target, checked)
+        latest = self._latest()
+        target = find_target(latest, column)
+        columns.check_refresh(self._services, latest, target, checked)
         return jobs.refresh_job(self._services, self.name, target.names, checked)
 
 

@@ -8,10 +8,13 @@ from lancegpu_sql.catalog.models import JobRecord, JobState, Progress
 
 
 def title(record: JobRecord) -> str:
-    """Return what a job works on, e.g. ``reviews.score``."""
+    """Return what a job works on, e.g. ``reviews.score``, short enough to leave room for a bar."""
     if record.table is None:
         return record.kind.replace("_", " ")
-    return f"{record.table}.{','.join(record.columns)}" if record.columns else record.table
+    if not record.columns:
+        return record.table
+    more = f" +{len(record.columns) - 1}" if record.columns[1:] else ""
+    return f"{record.table}.{record.columns[0]}{more}"
 
 
 def phase(record: JobRecord) -> str:

@@ -10,6 +10,7 @@ from itertools import chain
 import pyarrow as pa
 
 from lancegpu_sql.apply import ApplyOptions, Computed, InputBatch, apply
+from lancegpu_sql.catalog.models import WaitingOn, utc_now
 from lancegpu_sql.refresh.checkpoint import CheckpointIndex, PartWriter, find_parts, part_schema
 from lancegpu_sql.refresh.current import Arguments, count_rows, require_current, unproven
 from lancegpu_sql.refresh.lock import column_lock
@@ -46,13 +47,15 @@ def refresh_column(
         It stopped; finished parts are kept and used by the next refresh.
     """
     target = find_target(resources.tables.open(table), column)
-    with column_lock(
-        resources.folder / "locks",
-        table,
-        target.proof_column,
-        cancelled=job.cancelled,
-        blocked=lambda: job.event("blocked", f"another refresh of {target.title} runs; this one goes on after it"),
-    ):
+
+    def wait_behind() -> None:
+        told = f"another refresh of {target.title} runs; this one starts when it ends, and does what is left"
+        reason = "another_refresh"
+        job.waiting(WaitingOn(gpu_class=None, since=utc_now(), reason=reason, message=told, can_be_met=True))
+
+    folder = resources.folder / "locks"
+    with column_lock(folder, table, target.proof_column, cancelled=job.cancelled, blocked=wait_behind):
+        job.running("planning")
         return _ColumnRefresh(resources, table, column, options, job).run()
 
 

@@ -32,6 +32,7 @@ from lancegpu_sql.errors import (
     Cancelled,
     ColumnNotFound,
     InUse,
+    InvalidQuery,
     RowFailed,
     StaleInput,
     WrongResult,
@@ -343,6 +344,14 @@ def test_where_recomputes_the_matching_rows_current_or_not(make: Make, calls: Ca
     assert status(table) == (5, 1, 0, 0)
     table.refresh_column("y")
     assert calls.take() == Counter([6])
+
+
+@pytest.mark.parametrize("where", ["nonsense(", "missing_column = 1"])
+def test_a_predicate_that_is_none_is_refused_before_it_is_a_job(shop: Database, make: Make, where: str) -> None:
+    table = make()
+    with pytest.raises(InvalidQuery):
+        table.refresh_column("y", where=where)
+    assert shop.list_jobs(table.name) == []
 
 
 def test_where_may_match_nothing(make: Make, calls: Calls) -> None:
@@ -677,7 +686,7 @@ def test_of_two_refreshes_of_one_column_the_second_finds_nothing_to_do(make: Mak
     table = make(by=gated(calls, gate))
     with held(table, gate) as first:
         second = table.refresh_column_async("y")
-        wait_for(second, lambda: any(event.kind == "blocked" for event in second.events()))
+        wait_for(second, lambda: second.waiting_on is not None and second.waiting_on.reason == "another_refresh")
     assert first.wait().rows_assigned == 6
     result = second.wait()
     assert (result.mode, result.rows_assigned, result.rows_remaining) == ("no_op", 0, 0)

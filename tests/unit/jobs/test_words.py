@@ -20,6 +20,7 @@ def job(state: JobState = JobState.RUNNING, **fields: object) -> JobRecord:
 
 def test_a_job_is_named_by_table_and_columns() -> None:
     assert words.title(job()) == "reviews.score"
+    assert words.title(job(columns=("label", "kind", "score"))) == "reviews.label +2"
 
 
 def test_a_job_without_a_table_is_named_by_its_kind() -> None:

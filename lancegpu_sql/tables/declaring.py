@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import ComputedColumn
-from lancegpu_sql.errors import AlreadyExists, ColumnNotFound, InvalidData
+from lancegpu_sql.errors import ColumnNotFound, InvalidData
 from lancegpu_sql.tables.columns import declaration_metadata, declared_fields
 from lancegpu_sql.tables.engine import lance_errors, until_committed
-from lancegpu_sql.tables.naming import check_column_names
+from lancegpu_sql.tables.naming import check_column_names, check_free
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
@@ -55,20 +55,13 @@ def declare(snapshot: Snapshot, columns: Sequence[tuple[pa.Field, ComputedColumn
 
 
 def _check_room(latest: Snapshot, columns: Sequence[tuple[pa.Field, ComputedColumn]], proof: str) -> None:
-    if latest.storage_version in ("0.1", "legacy"):
+    if latest.has_first_format:
         raise InvalidData(
             f"Table {latest.name!r} is in Lance's first file format, which cannot take computed columns. "
             "Convert the table first.",
             table=latest.name,
         )
-    taken = {name.casefold(): name for name in latest.full_schema.names}
-    for name in [field.name for field, _ in columns] + [proof]:
-        if name.casefold() in taken:
-            raise AlreadyExists(
-                f"Table {latest.name!r} already has a column {taken[name.casefold()]!r}.",
-                table=latest.name,
-                column=name,
-            )
+    check_free(latest.name, latest.full_schema.names, [field.name for field, _ in columns] + [proof])
     for _, declaration in columns:
         for field_id in declaration.inputs.values():
             latest.field_name(field_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lancegpu_sql.errors import InvalidName
+from lancegpu_sql.errors import AlreadyExists, InvalidName
 
 HIDDEN_PREFIX = "_lancegpu_"
 PROOF_PREFIX = "_lancegpu_proof_"
@@ -67,3 +67,16 @@ def check_column_names(names: Iterable[str]) -> None:
         if name in seen:
             raise InvalidName(f"Two columns are called {name!r}. Rename one.", name=name)
         seen.add(name)
+
+
+def check_free(table: str, present: Iterable[str], names: Iterable[str]) -> None:
+    """Raise AlreadyExists where one of these columns would join another of its name.
+
+    SQL does not tell upper from lower case: two columns apart only by it could not both be queried.
+    """
+    taken = {column.casefold(): column for column in present}
+    for name in names:
+        if name.casefold() in taken:
+            raise AlreadyExists(
+                f"Table {table!r} already has a column {taken[name.casefold()]!r}.", table=table, column=name
+            )

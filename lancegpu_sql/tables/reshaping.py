@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from lancegpu_sql.errors import AlreadyExists, InUse, InvalidData, InvalidName, InvalidQuery
+from lancegpu_sql.errors import InUse, InvalidData, InvalidName, InvalidQuery
 from lancegpu_sql.tables.columns import proofs_left_over, readers_of
 from lancegpu_sql.tables.engine import lance_errors, until_committed
-from lancegpu_sql.tables.naming import check_column_names, is_hidden
+from lancegpu_sql.tables.naming import check_column_names, check_free, is_hidden
 from lancegpu_sql.tables.snapshot import Snapshot
 
 
@@ -26,7 +26,7 @@ def add_sql_columns(snapshot: Snapshot, expressions: Mapping[str, str]) -> Snaps
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
-        _check_free(latest, expressions)
+        check_free(latest.name, latest.full_schema.names, expressions)
         with lance_errors(latest.name, InvalidQuery):
             latest.dataset.add_columns(dict(expressions))
         return latest.latest()
@@ -74,7 +74,7 @@ def rename_column(snapshot: Snapshot, name: str, new_name: str) -> Snapshot:
         latest = snapshot.latest()
         _refuse_hidden(latest, name)
         latest.field_id(name)
-        _check_free(latest, [new_name], leaving=name)
+        check_free(latest.name, (other for other in latest.full_schema.names if other != name), [new_name])
         with lance_errors(latest.name):
             latest.dataset.alter_columns({"path": name, "name": new_name})
         return latest.latest()
@@ -114,18 +114,6 @@ def retype_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> Snap
         return latest.latest()
 
     return until_committed(attempt)
-
-
-def _check_free(latest: Snapshot, names: Iterable[str], leaving: str | None = None) -> None:
-    # SQL does not tell upper from lower case: two columns apart only by it could not both be queried.
-    taken = {column.casefold(): column for column in latest.full_schema.names if column != leaving}
-    for name in names:
-        if name.casefold() in taken:
-            raise AlreadyExists(
-                f"Table {latest.name!r} already has a column {taken[name.casefold()]!r}.",
-                table=latest.name,
-                column=name,
-            )
 
 
 def _refuse_hidden(latest: Snapshot, name: str) -> None:

@@ -97,6 +97,11 @@ class Snapshot:
         """The version of Lance's file format in which the table's data is written, e.g. ``2.2``."""
         return str(self._dataset.data_storage_version)
 
+    @property
+    def has_first_format(self) -> bool:
+        """Whether its data is in Lance's first file format, which cannot take computed columns."""
+        return self.storage_version in ("0.1", "legacy")
+
     @cached_property
     def computed(self) -> tuple[ComputedColumn, ...]:
         """The declared computed columns, in the schema's order."""

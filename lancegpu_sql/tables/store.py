@@ -138,7 +138,7 @@ class TableStore:
         TableNotFound, InvalidData, CommitConflict, StorageError
         """
         old = self.open(name)
-        if old.has_stable_row_ids and old.storage_version not in ("0.1", "legacy"):
+        if old.has_stable_row_ids and not old.has_first_format:
             return old
         beside = self._beside()
         try:

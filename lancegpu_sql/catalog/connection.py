@@ -58,7 +58,7 @@ class CatalogConnection:
             else:
                 self._engine = sa.create_engine(url, pool_pre_ping=True)
             self._writer = self._engine.execution_options(**{_WRITES: True})
-        _drop_connections_in_forked_children(self._engine)
+        _engines.add(self._engine)
         try:
             self._bring_up_to_date(_is_sqlite(url))
         except BaseException:
@@ -133,6 +133,12 @@ class CatalogConnection:
             yield
         except (exc.SQLAlchemyError, sqlite3.Error) as error:
             raise _catalog_error(self.place, error) from error
+        except ModuleNotFoundError as error:
+            raise CatalogError(
+                f"The catalog {self.place} needs the driver {error.name!r}, which is not installed here: install it, or "
+                "name another one in the URL, such as postgresql+psycopg://.",
+                path=self.place,
+            ) from error
         except OSError as error:
             raise CatalogError(
                 f"The catalog {self.place} cannot be opened: {error.strerror or error}. Check the path and the rights of "
@@ -192,16 +198,17 @@ def _sqlite_engine(url: sa.URL, busy_timeout_seconds: float) -> sa.Engine:
     return engine
 
 
-def _drop_connections_in_forked_children(engine: sa.Engine) -> None:
-    # A SQLite connection used on both sides of a fork can damage the file.
-    reference = weakref.ref(engine)
+# A fork handler cannot be taken back: one for all engines there are, not one for each that there ever was.
+_engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
 
-    def forget() -> None:
-        present = reference()
-        if present is not None:
-            present.dispose(close=False)
 
-    os.register_at_fork(after_in_child=forget)
+def _forget_connections() -> None:
+    """Leave the connections of a process that forked to it: one used on both sides can damage a SQLite file."""
+    for engine in tuple(_engines):
+        engine.dispose(close=False)
+
+
+os.register_at_fork(after_in_child=_forget_connections)
 
 
 def _catalog_error(place: str, error: Exception) -> CatalogError:

@@ -348,6 +348,12 @@ def test_a_url_that_is_none_is_refused() -> None:
         Catalog.open("://")
 
 
+def test_a_driver_that_is_not_installed_is_named_and_no_password_told() -> None:
+    with pytest.raises(CatalogError, match="needs the driver 'pg8000'") as caught:
+        Catalog.open("postgresql+pg8000://me:secret@host/shop")
+    assert "secret" not in str(caught.value)
+
+
 def test_a_closed_catalog_says_so(path: Path) -> None:
     catalog = Catalog.open(path)
     catalog.close()

@@ -11,10 +11,8 @@ import pyarrow as pa
 
 from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.annotations import NO_ANNOTATION, Annotation, evaluated_hints, read_annotation
-from lancegpu_sql.functions.arrow_types import check_supported, format_type, parse_type
+from lancegpu_sql.functions.arrow_types import check_supported
 from lancegpu_sql.functions.binding import json_or_none
-
-__all__ = ["InitParameter", "Parameter", "Signature", "format_type", "parse_type", "signature_of"]
 
 Calling = Literal["row", "arrays", "record_batch"]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -6,7 +6,7 @@ YAML.
 """
 
 from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, Toleration, diff
-from lancegpu_sql.placement.gpu_class_file import dump_gpu_classes, load_gpu_classes
+from lancegpu_sql.placement.gpu_class_file import load_gpu_classes
 from lancegpu_sql.placement.interface import Placement, Ticket
 from lancegpu_sql.placement.local import LocalPlacement
 from lancegpu_sql.placement.request import (
@@ -34,6 +34,5 @@ __all__ = [
     "Wanted",
     "WorkerRequest",
     "diff",
-    "dump_gpu_classes",
     "load_gpu_classes",
 ]

@@ -1,9 +1,9 @@
-"""Reads and writes an operator's file of GPU classes; a mistake is told with its file, line and the valid keys."""
+"""Reads an operator's file of GPU classes; a mistake is told with its file, line and the valid keys."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,16 +70,8 @@ def parse_gpu_classes(text: str, path: str) -> tuple[GpuClass, ...]:
     return tuple(classes)
 
 
-def dump_gpu_classes(classes: Iterable[GpuClass]) -> str:
-    """Return the text of a file that `load_gpu_classes` reads as these classes."""
-    import yaml  # loaded here alone: only an operator's file needs it
-
-    document = {_TOP_KEY: [gpu_class.spec() for gpu_class in classes]}
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False)
-
-
 def _read_yaml(text: str, path: str) -> tuple[Any, dict[KeyPath, int]]:
-    import yaml
+    import yaml  # loaded here alone: only an operator's file needs it
 
     loader = yaml.SafeLoader(text)
     try:

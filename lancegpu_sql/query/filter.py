@@ -22,12 +22,6 @@ _ADDRESS = "_rowaddr"
 _ROWS = "lancegpu_rows"
 
 
-def matching_row_addresses(snapshot: Snapshot, predicate: str, fragment_id: int) -> npt.NDArray[np.uint64]:
-    """Where the rows of one fragment lie for which a condition is true; see `RowFilter`."""
-    with RowFilter(snapshot, predicate) as row_filter:
-        return row_filter.addresses(fragment_id)
-
-
 class RowFilter:
     """A condition over one version of a table, to be asked fragment by fragment.
 

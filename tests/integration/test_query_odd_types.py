@@ -12,7 +12,7 @@ from lance_folder import LanceFolder
 from odd_columns import ODD_COLUMNS, table_of
 
 from lancegpu_sql.errors import InvalidQuery
-from lancegpu_sql.query.filter import RowFilter, matching_row_addresses
+from lancegpu_sql.query.filter import RowFilter
 from lancegpu_sql.query.session import QuerySession
 
 OPERATORS = ["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
@@ -110,9 +110,9 @@ def test_only_live_rows_for_which_the_condition_is_true_are_found(folder: LanceF
     lance.dataset(str(folder.folder / "part.lance")).delete("id = 0")
     snapshot = folder.snapshot("part")
     assert snapshot is not None
-    assert matching_row_addresses(snapshot, "flag", 0).tolist() == [3]
-    assert matching_row_addresses(snapshot, "flag IS NULL OR part.id = 2", 0).tolist() == [1, 2]
-    assert matching_row_addresses(snapshot, "true", 0).tolist() == [1, 2, 3]
+    for condition, rows in (("flag", [3]), ("flag IS NULL OR part.id = 2", [1, 2]), ("true", [1, 2, 3])):
+        with RowFilter(snapshot, condition) as row_filter:
+            assert row_filter.addresses(0).tolist() == rows
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from sqlglot import exp
 
 from lancegpu_sql.errors import InvalidData
 
-_PLAIN = (bool, int, float, str, Decimal, date, datetime)
+_PLAIN = (bool, int, float, str)
+_MOST_DECIMAL_DIGITS = 38  # of Arrow's decimal128, which is as far as a cast from text goes
 
 
 def literal_of(value: Any) -> str:
@@ -22,19 +23,55 @@ def literal_of(value: Any) -> str:
     InvalidData
         There is no such literal; write an SQL expression instead.
     """
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    if isinstance(value, list):
-        return f"[{', '.join(literal_of(item) for item in value)}]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return exp.cast(exp.Literal.string(str(value)), "double").sql(dialect="duckdb")
-    if isinstance(value, datetime):
-        return exp.cast(exp.Literal.string(value.isoformat()), "timestamp").sql(dialect="postgres")
-    if isinstance(value, date):
-        return exp.cast(exp.Literal.string(value.isoformat()), "date").sql(dialect="postgres")
-    if value is None or isinstance(value, _PLAIN):
-        return exp.convert(value).sql(dialect="postgres")
-    raise InvalidData(
-        f"{value!r} of type {type(value).__name__} cannot be written as an SQL literal; "
-        "use values_sql with an expression, or merge_insert with Arrow data"
-    )
+    expression = _expression_of(value)
+    if expression is None:
+        raise InvalidData(
+            f"{value!r} of type {type(value).__name__} cannot be written as an SQL literal; "
+            "use values_sql with an expression, or merge_insert with Arrow data"
+        )
+    return expression
+
+
+def _expression_of(value: Any) -> str | None:
+    match value:
+        case None:
+            return exp.null().sql(dialect="postgres")
+        case bytes():
+            return f"X'{value.hex()}'"
+        case list():
+            return _list(value)
+        case float() if not math.isfinite(value):
+            return exp.cast(exp.Literal.string(str(value)), "double").sql(dialect="duckdb")
+        case datetime():
+            return _cast(value.isoformat(), "timestamp")
+        case date():
+            return _cast(value.isoformat(), "date")
+        case Decimal():
+            return _decimal(value)
+        case _ if isinstance(value, _PLAIN):
+            return exp.convert(value).sql(dialect="postgres")
+    return None
+
+
+def _list(items: list[Any]) -> str | None:
+    """A list as DataFusion reads one: plain literals of one type, neither casts nor nulls nor lists, and not empty."""
+    kinds = set(map(type, items))
+    if kinds == {int, float}:
+        items, kinds = [float(item) for item in items], {float}
+    if len(kinds) != 1 or not kinds <= set(_PLAIN) or (kinds == {float} and not all(map(math.isfinite, items))):
+        return None
+    return f"[{', '.join(map(literal_of, items))}]"
+
+
+def _decimal(value: Decimal) -> str | None:
+    if not value.is_finite():
+        return None
+    text = format(value, "f")
+    scale = len(text.partition(".")[2])
+    digits = max(sum(map(str.isdigit, text)), 1)
+    # Written as a number it would be read as a float, and lose digits.
+    return _cast(text, f"decimal({digits}, {scale})") if digits <= _MOST_DECIMAL_DIGITS else None
+
+
+def _cast(text: str, kind: str) -> str:
+    return exp.cast(exp.Literal.string(text), kind).sql(dialect="postgres")

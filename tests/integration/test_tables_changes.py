@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lancegpu_sql.errors import (
     TableNotFound,
     VersionNotFound,
 )
+from lancegpu_sql.sql.literals import literal_of
 from lancegpu_sql.tables import Snapshot, TableStore, changes, upkeep
 from lancegpu_sql.tables.changes import MergeRules
 from lancegpu_sql.tables.sources import reader_of
@@ -191,3 +193,18 @@ def test_a_table_dropped_elsewhere_is_not_found(store: TableStore, table: Snapsh
     store.drop("t")
     with pytest.raises(TableNotFound):
         changes.add(table, reader_of({"id": [6]}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.decimal128(38, 10), Decimal("1234567890123456789012345678.0123456789")),
+        (pa.utf8(), "it's \\ -- $$"),
+        (pa.list_(pa.float64()), [1, 2.5]),
+        (pa.binary(), b"\x00'"),
+    ],
+)
+def test_a_value_set_by_its_literal_is_that_value(store: TableStore, kind: pa.DataType, value: object) -> None:
+    table = store.create("one", pa.table({"x": pa.array([None], kind)}).to_reader())
+    updated = changes.update(table, {"x": literal_of(value)}).snapshot
+    assert updated.to_arrow()["x"].to_pylist() == [value]

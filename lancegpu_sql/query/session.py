@@ -169,8 +169,10 @@ class QuerySession:
                 except duckdb.CatalogException as exc:
                     # A table that a view, a macro or a PIVOT names is missed only when it is bound.
                     missing = missing_table(exc)
-                    if missing is None or missing in query.tables or not self._add(query, missing, self._made()):
-                        raise self._explained(exc, missing) from exc
+                    if missing is None or missing in query.tables:
+                        raise  # it is missed in another database, whose name stands before it
+                    if not self._add(query, missing, self._made()):
+                        raise self._no_table(missing) from exc
                     cursor.register(missing, query.tables[missing])
                 else:
                     break
@@ -226,9 +228,7 @@ class QuerySession:
         with new_cursor(self._engine) as cursor:
             return tuple(name for (name,) in cursor.execute(_MADE_HERE).fetchall())
 
-    def _explained(self, error: duckdb.Error, name: str | None) -> InvalidQuery:
-        if name is None:
-            return InvalidQuery(str(error))
+    def _no_table(self, name: str) -> InvalidQuery:
         known = sorted(self._names())
         shown = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
         return InvalidQuery(

@@ -92,6 +92,12 @@ def test_a_missing_table_is_answered_with_those_there_are(session: QuerySession)
         session.sql("SELECT * FROM reviewz")
 
 
+def test_a_table_missed_in_another_database_is_not_said_to_be_missing_here(session: QuerySession):
+    session.sql("ATTACH ':memory:' AS other")
+    with pytest.raises(InvalidQuery, match="Table with name reviews does not exist"):
+        session.sql("SELECT * FROM other.main.reviews")
+
+
 @pytest.mark.parametrize("text", ["", "  ;", "SELEC 1", "SELECT 'open", "SELECT nope FROM reviews"])
 def test_bad_sql_is_an_invalid_query_at_once(session: QuerySession, text: str):
     with pytest.raises(InvalidQuery):

@@ -43,6 +43,7 @@ class Site:
     claims: OwnClaims
     memory_kills: MemoryKills
     tickets: dict[str, LocalTicket] = field(default_factory=dict)
+    process_id: int = field(default_factory=os.getpid)
 
     def has_workers(self) -> bool:
         """Whether a worker's process runs."""
@@ -93,6 +94,8 @@ class LocalTicket:
 
     def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """End the worker, or withdraw the request, and free what it holds; return when the worker is gone."""
+        if self._site.process_id != os.getpid():
+            return  # a process that forked off holds a copy of this, not the worker
         if self.begin_release():
             self.finish_release(grace_seconds)
         else:

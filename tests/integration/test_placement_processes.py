@@ -17,6 +17,8 @@ import pytest
 from placement_program import STAND_IN
 from placement_suite import TIMEOUT_SECONDS, Asked, gpu_class, request_for
 
+from lancegpu_sql.catalog.process import start_seconds
+from lancegpu_sql.placement.ledger import Ledger
 from lancegpu_sql.placement.local import LocalPlacement
 from lancegpu_sql.placement.request import Ready, Waiting, Wanted
 
@@ -42,6 +44,12 @@ class Other:
             if said["kind"] == kind:
                 return said
         raise AssertionError(f"the process ended before it said {kind}")
+
+    def tell(self, word: str) -> None:
+        """Write a line to it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
 
     def kill(self) -> None:
         """Kill it as the kernel would."""
@@ -120,6 +128,15 @@ def test_a_request_starts_when_the_process_that_holds_the_device_is_killed(
     waiter.next(Waiting)
     holder.kill()
     waiter.next(Ready)
+
+
+def test_a_process_that_forked_off_the_owner_ends_no_worker(other: Callable[..., Other], folder: Path) -> None:
+    holder = other("job 7")
+    worker = holder.hears("Ready")["worker_pid"]
+    holder.tell("fork")
+    holder.hears("forked")
+    assert start_seconds(worker) is not None
+    assert [claim.devices for claim in Ledger(folder).exchange(())] == [("simulated:l4/0",)]
 
 
 def test_a_worker_that_outlives_its_killed_owner_keeps_its_device(

@@ -33,9 +33,16 @@ class Calls:
 
     def take(self) -> Counter[int]:
         """Return the calls since the last look."""
-        text = self.path.read_text() if self.path.exists() else ""
-        new, self._taken = text[self._taken :], len(text)
+        new = self._new()
+        self._taken += len(new)
         return Counter(int(line) for line in new.split())
+
+    def waiting(self) -> int:
+        """Return how many calls there were since the last `take`."""
+        return len(self._new().split())
+
+    def _new(self) -> str:
+        return self.path.read_text()[self._taken :] if self.path.exists() else ""
 
 
 def noting(calls: Calls, name: str = "noting", *, times: int = 10, **options: Any) -> Any:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,8 +29,10 @@ from refresh_kit import (
     short_folder,
     status,
 )
+from skips import Skip
 
 from lancegpu_sql import col, function
+from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database, JobHandle, Table
 from lancegpu_sql.errors import (
     Cancelled,
@@ -35,6 +41,7 @@ from lancegpu_sql.errors import (
     InvalidQuery,
     RowFailed,
     StaleInput,
+    StorageError,
     WrongResult,
 )
 
@@ -738,3 +745,66 @@ def test_a_row_that_was_deleted_uncomputed_and_restored_is_computed(make: Make, 
     table.refresh_column("y")
     assert agrees(table)
     assert calls.take() == Counter(range(1, 7))
+
+
+PROGRAM = """
+import sys
+import lancegpu_sql as lg
+folder, table = sys.argv[1:]
+db = lg.connect(folder + "/db", runtime_folder=folder + "/run", max_workers=1)
+db.open_table(table).refresh_column("y", batch_size=1)
+"""
+
+
+def test_ctrl_c_cancels_says_how_to_go_on_and_keeps_what_was_computed(
+    shop: Database, make: Make, calls: Calls, gate: Gate, folder: Path, name: str
+) -> None:
+    table = make(100, by=gated(calls, gate, at=60))
+    gate.arm()
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(folder), name], stderr=subprocess.PIPE, text=True)
+    gate.wait_for_call()
+    (job,) = (shop.get_job(one.id) for one in shop.list_jobs(table=name))
+    wait_for(job, lambda: job.progress.rows_computed == 59)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=PATIENCE_SECONDS)[1]
+    assert process.returncode == -signal.SIGINT or process.returncode == 130
+    assert f"lancegpu jobs resume {job.id}" in told
+    assert job.status() is JobState.CANCELLED
+    assert calls.take() == Counter(range(1, 60))
+    table.refresh_column("y")
+    assert calls.take() == Counter(range(60, 101))
+    assert agrees(table)
+
+
+@pytest.fixture
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A disk of 4 MB."""
+    if os.geteuid() != 0:
+        pytest.skip(f"{Skip.NEEDS_ROOT}: it mounts a small disk")
+    place = folder / "disk"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=False, capture_output=True)
+    if done.returncode:
+        pytest.skip(f"{Skip.NEEDS_ROOT}: it mounts a small disk")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def test_a_full_disk_is_a_storage_error_and_nothing_is_lost(small_disk: Path, folder: Path) -> None:
+    @function
+    def padded(x: int) -> str:
+        return str(x) * 200
+
+    with open_database(small_disk, runtime_folder=folder / "run") as database:
+        table = database.create_table("t", pa.table({"x": range(1000, 3000)}))
+        table.add_columns({"y": padded(x=col("x"))})
+        filler = small_disk / "filler"
+        filler.write_bytes(b"0" * (shutil.disk_usage(small_disk).free - 400_000))
+        before = table.version
+        with pytest.raises(StorageError):
+            table.refresh_column("y")
+        assert table.version == before
+        assert table.count_rows() == 2000
+        filler.unlink()
+        assert table.refresh_column("y").rows_remaining == 0
+        assert table.to_arrow()["y"].to_pylist() == [str(x) * 200 for x in range(1000, 3000)]

@@ -41,6 +41,13 @@ class ProofStore:
 
         self._connection.write(work)
 
+    def drop_proofs_under(self, prefix: str, *, keep_key: str | None = None) -> None:
+        """Forget all columns whose key begins with `prefix`, but for `keep_key`."""
+        under = proofs.c.column_key.startswith(prefix, autoescape=True)
+        gone = under if keep_key is None else sa.and_(under, proofs.c.column_key != keep_key)
+        with self._connection.writing() as connection:
+            connection.execute(proofs.delete().where(gone))
+
 
 def _signatures(connection: sa.Connection, column_key: str) -> set[bytes]:
     query = sa.select(proofs.c.signature).where(proofs.c.column_key == column_key)

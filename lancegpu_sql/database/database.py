@@ -17,6 +17,7 @@ from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.sources import reader_of
 
@@ -103,6 +104,7 @@ class Database:
             Unless `missing_ok`.
         """
         self._services.tables.drop(name, missing_ok=missing_ok)
+        self._services.catalog.drop_proofs_under(proofs_of_table(name))
 
     def convert_table(self, name: str) -> Table:
         """Rewrite a table that LanceDB made into one with stable row ids; earlier versions and indexes do not stay.

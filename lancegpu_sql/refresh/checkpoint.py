@@ -80,7 +80,13 @@ class PartWriter:
         try:
             self._writer.write_batch(batch)
         except OSError as exc:
+            self.abandon()
             raise _refused(self._path, exc) from exc
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the part is given up: by `abandon`, or because the disk refused it."""
+        return bool(self._file.closed)
 
     def finish(self) -> Part:
         """Close the file, give it its name, and return what it holds."""
@@ -90,13 +96,16 @@ class PartWriter:
             final = self._path.with_name(f"{self._path.name}-{self._rows}-{self._least}-{self._greatest}{_SUFFIX}")
             self._temporary.replace(final)
         except OSError as exc:
+            self.abandon()
             raise _refused(self._path, exc) from exc
         return Part(final, self._rows, self._least, self._greatest)
 
     def abandon(self) -> None:
         """Close and forget what was written."""
-        self._file.close()
-        self._temporary.unlink(missing_ok=True)
+        try:
+            self._file.close()
+        finally:
+            self._temporary.unlink(missing_ok=True)
 
 
 def read_part(part: Part) -> Iterator[pa.RecordBatch]:

@@ -24,6 +24,10 @@ from lancegpu_sql.refresh.target import Target, find_target
 from lancegpu_sql.tables import Fragment, Snapshot
 from lancegpu_sql.workers import WorkerNeed
 
+# Proofs of earlier versions spare a look at the rows after a `restore`; more of them than this only take room.
+_PROOFS_PER_FRAGMENT = 4
+_FEW_PROOFS = 64
+
 
 def refresh_column(
     resources: Resources, table: str, column: str, options: RefreshOptions, job: RefreshJob
@@ -83,8 +87,8 @@ class _ColumnRefresh:
             again, version = self._pass(snapshot, target)
         final = snapshot if version == snapshot.version else self._resources.tables.open(self._table, version)
         remaining = count_rows(final, find_target(final, self._column), self._resources.catalog).remaining
-        self._places(target).clear()
         assigned = self._assigned.total()
+        self._tidy(final, target)
         mode: Mode = "no_op"
         if assigned:
             mode = "full" if assigned >= final.count_rows() else "incremental"
@@ -148,6 +152,16 @@ class _ColumnRefresh:
     def _interval_rows(self) -> int | None:
         return self._options.publication_interval_rows or self._resources.settings.publication_interval_rows
 
+    def _tidy(self, final: Snapshot, target: Target) -> None:
+        """Forget checkpoints that are published, and proofs that say nothing any more."""
+        self._places(target).clear()
+        catalog = self._resources.catalog
+        if len(catalog.proven(target.proof_key)) > _PROOFS_PER_FRAGMENT * len(final.fragments) + _FEW_PROOFS:
+            present = {proof for one in final.fragments for proof in (target.signature(one), target.proof(one))}
+            catalog.drop_proofs(target.proof_key, keep=present)
+        if self._assigned:
+            catalog.drop_proofs_under(target.proof_prefix, keep_key=target.proof_key)
+
     def _places(self, target: Target) -> CheckpointPlaces:
         root = self._resources.folder / "checkpoints"
         return CheckpointPlaces(root, target, self._job.id, forced=self._options.where is not None)
@@ -210,7 +224,7 @@ class _Pass:
                     writer, parts = None, parts + 1
                     self._publish_when_due()
         finally:
-            if writer is not None:
+            if writer is not None and not writer.abandoned:
                 self._unpublished.computed.append(writer.finish())
 
     def _rows(self, computed: Computed) -> pa.RecordBatch:

@@ -14,6 +14,7 @@ from lancegpu_sql.refresh.assemble import AddressedRows, column_batches
 from lancegpu_sql.refresh.checkpoint import Part
 from lancegpu_sql.refresh.target import Target
 from lancegpu_sql.tables import ColumnFile, Fragment, Snapshot, TableStore
+from lancegpu_sql.tables.column_file import discard
 
 _FRAGMENT_BITS = np.uint64(32)
 
@@ -90,6 +91,7 @@ def publish(
             whole = waiting.rows[fragment_id] >= max(before[fragment_id].live_rows, fragment.live_rows)
             files.append(_write(latest, target, fragment, sources, whole=whole))
     publication = latest.publish(files, job_id=job_id, guard=unchanged)
+    discard(latest, [file for file in files if file.fragment_id in publication.lost])
     shown = {fragment_id: waiting.rows[fragment_id] for fragment_id in publication.published}
     return Published(
         snapshot=tables.open(target.table, publication.version),

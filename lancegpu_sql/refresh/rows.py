@@ -82,7 +82,7 @@ class RowSource:
             for choice, fragments in self._visits():
                 yield from self._visit(choice, fragments)
         finally:
-            if self._writer is not None:
+            if self._writer is not None and not self._writer.abandoned:
                 self.adopted_parts.append(self._writer.finish())
                 self._writer = None
 

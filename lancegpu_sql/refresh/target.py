@@ -51,9 +51,14 @@ class Target:
         return f"{self.table}.{', '.join(self.names)}"
 
     @property
+    def proof_prefix(self) -> str:
+        """With what the keys of this column begin, whichever Function version computes it."""
+        return f"{proofs_of_table(self.table)}{self.proof_column}/"
+
+    @property
     def proof_key(self) -> str:
         """Under what the catalog keeps the fragments known to be current."""
-        return f"{self.table}/{self.proof_column}/{self.key.hex()}"
+        return f"{self.proof_prefix}{self.key.hex()}"
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -96,6 +101,11 @@ class Target:
             if held:
                 digest.update(f"{file.path}\0{held}\0".encode())
         return digest.digest()
+
+
+def proofs_of_table(table: str) -> str:
+    """Return with what the keys of a table's proofs begin; no table's name holds a slash."""
+    return f"{table}/"
 
 
 def find_target(snapshot: Snapshot, column: str) -> Target:

@@ -6,6 +6,7 @@ with the same need. One that others wait for is closed as soon as nobody uses it
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -79,6 +80,7 @@ class WorkerPool:
 
     def __init__(self, placement: Placement, *, worker_idle_seconds: float) -> None:
         self._placement = placement
+        self._process_id = os.getpid()
         self._idle_seconds = worker_idle_seconds
         self._changed = threading.Condition()
         self._idle: dict[Worker, float] = {}  # to the time when it is over; the longest idle first
@@ -143,6 +145,8 @@ class WorkerPool:
 
     def close(self) -> None:
         """End every worker, leased ones too, and refuse further leases. Returns when they are gone."""
+        if self._process_id != os.getpid():
+            return  # a process that forked off: the workers, and the connections to them, are its parent's
         self._closing.set()
         with self._changed:
             workers = [*self._idle, *self._leased]

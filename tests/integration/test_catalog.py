@@ -148,6 +148,20 @@ def test_proofs_are_sets_by_column(catalog: Catalog) -> None:
 # --- jobs and events
 
 
+def test_proofs_are_forgotten_by_what_their_keys_begin_with(catalog: Catalog) -> None:
+    for key in ("a/y/1", "a/y/2", "a/z/1", "a_b/y/1", "ab/y/1"):
+        catalog.add_proofs(key, [b"0" * 16])
+    catalog.drop_proofs_under("a/y/", keep_key="a/y/2")
+    catalog.drop_proofs_under("a_b/")
+    assert [bool(catalog.proven(key)) for key in ("a/y/1", "a/y/2", "a/z/1", "a_b/y/1", "ab/y/1")] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
 def test_a_job_comes_back_as_it_was_kept(catalog: Catalog) -> None:
     job = JobRecord.new("refresh_column", table="t", columns=["a", "b"], request={"where": "x > 1"}).model_copy(
         update={

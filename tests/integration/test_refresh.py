@@ -36,6 +36,7 @@ from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database, JobHandle, Table
 from lancegpu_sql.errors import (
     Cancelled,
+    CatalogError,
     ColumnNotFound,
     InUse,
     InvalidQuery,
@@ -778,19 +779,20 @@ def test_ctrl_c_cancels_says_how_to_go_on_and_keeps_what_was_computed(
 
 @pytest.fixture
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A disk of 4 MB."""
+    """A disk of 8 MB."""
     if os.geteuid() != 0:
         pytest.skip(f"{Skip.NEEDS_ROOT}: it mounts a small disk")
     place = folder / "disk"
-    place.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", place], check=False, capture_output=True)
+    place.mkdir(exist_ok=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", place], check=False, capture_output=True)
     if done.returncode:
         pytest.skip(f"{Skip.NEEDS_ROOT}: it mounts a small disk")
     yield place
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def test_a_full_disk_is_a_storage_error_and_nothing_is_lost(small_disk: Path, folder: Path) -> None:
+@pytest.mark.parametrize("left_bytes", [0, 50_000, 200_000, 450_000, 600_000, 800_000])
+def test_a_full_disk_is_a_storage_error_and_nothing_is_lost(small_disk: Path, folder: Path, left_bytes: int) -> None:
     @function
     def padded(x: int) -> str:
         return str(x) * 200
@@ -799,12 +801,13 @@ def test_a_full_disk_is_a_storage_error_and_nothing_is_lost(small_disk: Path, fo
         table = database.create_table("t", pa.table({"x": range(1000, 3000)}))
         table.add_columns({"y": padded(x=col("x"))})
         filler = small_disk / "filler"
-        filler.write_bytes(b"0" * (shutil.disk_usage(small_disk).free - 400_000))
+        filler.write_bytes(b"0" * (shutil.disk_usage(small_disk).free - left_bytes))
         before = table.version
-        with pytest.raises(StorageError):
+        with pytest.raises((StorageError, CatalogError), match=r"full|No space"):
             table.refresh_column("y")
         assert table.version == before
         assert table.count_rows() == 2000
+        assert not list((small_disk / "db" / ".lancegpu" / "checkpoints").rglob("*.partial"))
         filler.unlink()
         assert table.refresh_column("y").rows_remaining == 0
         assert table.to_arrow()["y"].to_pylist() == [str(x) * 200 for x in range(1000, 3000)]

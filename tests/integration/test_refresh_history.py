@@ -270,6 +270,6 @@ def machine() -> Iterator[type[History]]:
 
 
 def test_calls_are_exactly_for_the_rows_that_need_them_whatever_the_history(machine: type[History]) -> None:
-    usual = settings(max_examples=130, stateful_step_count=40, derandomize=True, deadline=None)
+    usual = settings(max_examples=100, stateful_step_count=40, derandomize=True, deadline=None)
     long = settings(max_examples=1500, stateful_step_count=50, deadline=None)
     run_state_machine_as_test(machine, settings=long if FULL else usual)

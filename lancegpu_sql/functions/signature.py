@@ -91,8 +91,8 @@ def signature_of(
     called = _called(target, name)
     parameters, names = _parameters(called, name, skip_self=is_class)
     hints = evaluated_hints(called, name, _closed_over(called))
-    read = {each: _read(hints, each, f"parameter {each!r} of {name}") for each in names}
-    result = _read(hints, "return", f"the result of {name}")
+    read = {each: _read(hints, each, f"parameter {each!r} of {name}", typed=input_schema is not None) for each in names}
+    result = _read(hints, "return", f"the result of {name}", typed=output_schema is not None)
     for schema, option in ((input_schema, "input_schema"), (output_schema, "output_schema")):
         _check_schema(schema, option)
 
@@ -164,8 +164,16 @@ def _parameters(called: Any, name: str, *, skip_self: bool) -> tuple[dict[str, i
     return parameters, list(parameters)
 
 
-def _read(hints: Mapping[str, Any], name: str, where: str) -> Annotation:
-    return read_annotation(hints[name], where) if name in hints else NO_ANNOTATION
+def _read(hints: Mapping[str, Any], name: str, where: str, *, typed: bool) -> Annotation:
+    """Read an annotation; one that names no Arrow type (`dict`, `Any`) is none where a schema says the type."""
+    if name not in hints:
+        return NO_ANNOTATION
+    try:
+        return read_annotation(hints[name], where)
+    except InvalidFunction:
+        if typed:
+            return NO_ANNOTATION
+        raise
 
 
 def _check_schema(schema: Any, option: str) -> None:

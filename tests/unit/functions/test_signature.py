@@ -97,6 +97,16 @@ def test_a_record_batch_has_the_columns_of_the_input_schema() -> None:
     assert [each.name for each in signature.parameters] == ["a", "b"]
 
 
+def test_a_schema_says_the_type_where_an_annotation_names_none() -> None:
+    def f(x: Any) -> dict[str, Any]:
+        return {"label": str(x)}
+
+    given = pa.schema([("x", pa.int64())])
+    output = pa.schema([("label", pa.utf8()), ("score", pa.float32())])
+    signature = signature_of(f, given, output)
+    assert (signature.parameters[0].type, signature.output_type) == (pa.int64(), pa.struct(list(output)))
+
+
 def test_an_output_schema_of_several_fields_makes_a_struct() -> None:
     def f(text: str): ...
 

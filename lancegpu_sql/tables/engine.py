@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import random
 import re
 import time
@@ -23,10 +22,6 @@ from lancegpu_sql.errors import (
     TableNotFound,
     VersionNotFound,
 )
-
-# Lance reads its log level once, at import, and writes to stderr. Below "error" it warns at every column it is given
-# ("operation is not stable yet") and at every table it creates: nothing a user could act on.
-os.environ.setdefault("LANCE_LOG", "error")
 
 # Lance carries few type hints; what comes through this door is Any until a room's own value holds it.
 lance: Any = importlib.import_module("lance")

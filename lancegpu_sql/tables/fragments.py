@@ -30,12 +30,6 @@ class Fragment:
     files: tuple[DataFileRef, ...]
     deletions: str | None = None
 
-    def holds(self, field_ids: tuple[int, ...]) -> bool | None:
-        """Tell whether all of these leaf fields are in files (True), none is (False), or some are (None)."""
-        present = {leaf for file in self.files for leaf in file.field_ids}
-        found = sum(leaf in present for leaf in field_ids)
-        return None if 0 < found < len(field_ids) else found > 0
-
 
 def fragment_from(metadata: Any) -> Fragment:
     """Return the fragment that Lance's metadata describes."""

@@ -13,6 +13,7 @@ from lancegpu_sql.tables import column_file
 from lancegpu_sql.tables.column_file import ColumnFile, ColumnIdentity
 from lancegpu_sql.tables.engine import lance, lance_errors, pauses
 from lancegpu_sql.tables.fragments import TOMBSTONE, Fragment
+from lancegpu_sql.tables.row_offsets import all_offsets
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
@@ -75,8 +76,8 @@ def publish(
 
     Each file must still suit its fragment there: the same rows in the same order, the same columns, and `guard` saying
     yes. What does not is lost, and its rows must be looked at again. Lance rejects the commit if, since the version
-    that was looked at, the table was overwritten or restored, or one of the fragments was compacted or had rows
-    updated; then everything is looked at again. As long as other writers keep being first, it keeps trying.
+    that was looked at, the table was overwritten or restored, or one of the fragments was compacted or had rows updated
+    or deleted; then everything is looked at again. As long as other writers keep being first, it keeps trying.
 
     Parameters
     ----------
@@ -96,23 +97,16 @@ def publish(
     """
     if len({file.fragment_id for file in files}) < len(files):
         raise ValueError("two column files for one fragment")
-    waiting = list(files)
-    published: list[int] = []
-    lost: list[int] = []
-    latest = snapshot.latest()
-    while waiting:
-        latest, done, gone = _publish_some(latest, waiting, job_id, guard, commit)
-        published += [file.fragment_id for file in done]
-        lost += [file.fragment_id for file in gone]
-        settled = {file.fragment_id for file in (*done, *gone)}
-        waiting = [file for file in waiting if file.fragment_id not in settled]
-    return Publication(latest.version, tuple(published), tuple(lost))
+    latest, done, gone = _published(snapshot.latest(), files, job_id, guard, commit)
+    return Publication(
+        latest.version, tuple(file.fragment_id for file in done), tuple(file.fragment_id for file in gone)
+    )
 
 
-def _publish_some(
+def _published(
     latest: Snapshot, files: Sequence[ColumnFile], job_id: str, guard: Callable[[Fragment], bool], commit: Commit
 ) -> tuple[Snapshot, list[ColumnFile], list[ColumnFile]]:
-    """Commit one operation's worth of files; return the version, the files published, and the files lost."""
+    """Return the version that shows what could be published, the files published, and the files lost."""
     first_version = latest.version
     publication_id = uuid.uuid4().hex
     properties = {JOB_PROPERTY: job_id, PUBLICATION_PROPERTY: publication_id}
@@ -121,7 +115,7 @@ def _publish_some(
         fitting, lost = _sort_out(latest, files, guard)
         if not fitting:
             return latest, [], lost
-        operation, taken = _operation(latest, fitting)
+        operation = _operation(latest, fitting)
         committed: Snapshot | None = None
         try:
             committed = commit(latest, operation, properties)
@@ -136,10 +130,10 @@ def _publish_some(
         if committed is None:
             time.sleep(pause_seconds)
             latest = latest.latest()
-        elif all(column_file.exists(committed.uri, file) for file in taken):
-            return committed, taken, lost
+        elif all(column_file.exists(committed.uri, file) for file in fitting):
+            return committed, fitting, lost
         else:
-            return _withdrawn(committed), [], lost + taken
+            return _withdrawn(committed), [], lost + fitting
     raise AssertionError("pauses() has no end")
 
 
@@ -156,26 +150,12 @@ def _sort_out(
     return fitting, lost
 
 
-def _operation(latest: Snapshot, files: Sequence[ColumnFile]) -> tuple[Any, list[ColumnFile]]:
-    """Return the Lance operation for as many of the files as one can take, and those files.
+def _operation(latest: Snapshot, files: Sequence[ColumnFile]) -> Any:
+    """Return the Lance operation that gives the files to their fragments, whichever of the columns they held.
 
-    DataReplacement takes any number of fragments and bears with concurrent deletes, but only where the fragment has
-    either all of the fields in files or none, and only files of the same fields. A fragment that has some (a row added
-    elsewhere with a null in the value column has no proof) is rewritten in the manifest by an Update.
+    Lance's DataReplacement would bear with concurrent deletes, where this is tried again; but it takes only fragments
+    that hold all of the fields or none, and warns on the user's terminal, at each commit, that it is not stable yet.
     """
-    fragments = {fragment.id: fragment for fragment in latest.fragments}
-    whole = [
-        file
-        for file in files
-        if fragments[file.fragment_id].holds(file.field_ids) is not None and file.field_ids == files[0].field_ids
-    ]
-    if whole:
-        groups = [lance.LanceOperation.DataReplacementGroup(file.fragment_id, _lance_data_file(file)) for file in whole]
-        return lance.LanceOperation.DataReplacement(groups), whole
-    return _update_of(latest, files), list(files)
-
-
-def _update_of(latest: Snapshot, files: Sequence[ColumnFile]) -> Any:
     updated = []
     for file in files:
         metadata = latest.dataset.get_fragment(file.fragment_id).metadata
@@ -184,10 +164,13 @@ def _update_of(latest: Snapshot, files: Sequence[ColumnFile]) -> Any:
         kept = [old for old in metadata.files if any(leaf != TOMBSTONE for leaf in old.fields)]
         metadata.files = [*kept, _lance_data_file(file)]
         updated.append(metadata)
+    # Without the offsets Lance would leave the rows' `_row_last_updated_at_version` as it was.
+    offsets = {file.fragment_id: all_offsets(file.rows) for file in files} if latest.has_stable_row_ids else None
     return lance.LanceOperation.Update(
         updated_fragments=updated,
         fields_modified=sorted({leaf for file in files for leaf in file.field_ids}),
         update_mode="rewrite_columns",
+        updated_fragment_offsets=offsets,
     )
 
 

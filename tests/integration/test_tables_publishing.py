@@ -80,6 +80,26 @@ def test_publishing_again_replaces_the_values(table: Snapshot) -> None:
     assert by_id(table) == {**DOUBLED, 1: 7, 2: None, 3: 9}
 
 
+def test_rows_are_marked_as_updated_and_keep_their_ids(table: Snapshot) -> None:
+    columns = ["_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    version = table.publish([doubled(table, 1)], job_id="j", guard=always).version
+    rows = table.latest().dataset.scanner(columns=columns).to_table()
+    assert [column.to_pylist() for column in rows] == [[0, 1, 2, 3, 4], [1, 1, 1, 2, 2], [1, 1, 1, version, version]]
+
+
+@pytest.mark.parametrize("built", ["before", "meanwhile"])
+def test_an_index_does_not_answer_for_values_it_has_not_seen(table: Snapshot, built: str) -> None:
+    table.publish(all_doubled(table), job_id="j", guard=always)
+    stale = lance.dataset(table.uri)
+    if built == "before":
+        stale.create_scalar_index("y", "BTREE")
+    latest = table.latest()
+    latest.publish([latest.write_column_file(0, COLUMN, [values([8, 8, 8])])], job_id="j", guard=always)
+    if built == "meanwhile":
+        stale.create_scalar_index("y", "BTREE")
+    assert (table.latest().count_rows("y = 8"), table.latest().count_rows("y = 2")) == (4, 0)
+
+
 def test_a_guard_that_refuses_loses_the_fragment(table: Snapshot) -> None:
     publication = table.publish(all_doubled(table), job_id="j", guard=lambda fragment: fragment.id == 1)
     assert (publication.published, publication.lost) == ((1,), (0,))
@@ -255,7 +275,7 @@ def test_rows_added_elsewhere_with_some_of_the_columns_take_their_file(table: Sn
 
 
 @pytest.mark.parametrize("write", [*BEARABLE[:3], compact])
-def test_the_rare_layout_bears_other_writers_too(table: Snapshot, write: Callable[[Snapshot], Any]) -> None:
+def test_such_rows_bear_other_writers_too(table: Snapshot, write: Callable[[Snapshot], Any]) -> None:
     lance.dataset(table.uri).insert(pa.table({"id": [6, 7], "text": ["f", "g"], "y": pa.nulls(2, pa.int64())}))
     latest = table.latest()
     latest.publish([doubled(latest, 2)], job_id="j", guard=once(lambda: write(table)))

@@ -17,11 +17,6 @@ FILE = ColumnFile(3, "mine", 10, 99, (Y,), (7,), (0,), (2, 2), frozenset({"base"
 COLUMNS = [Y]
 
 
-@pytest.mark.parametrize(("leaves", "held"), [((0, 5), True), ((8, 9), False), ((0, 9), None)])
-def test_a_fragment_holds_all_some_or_none_of_the_fields(leaves: tuple[int, ...], held: bool | None) -> None:
-    assert FRAGMENT.holds(leaves) is held
-
-
 def test_fields_that_a_newer_file_took_over_are_not_listed() -> None:
     old = SimpleNamespace(_path="old", fields=[0, -2])
     metadata = SimpleNamespace(id=1, physical_rows=2, num_rows=2, files=[old], deletion_file=None)

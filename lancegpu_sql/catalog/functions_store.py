@@ -210,7 +210,7 @@ class FunctionStore:
             listed = ", ".join(str(number) for number in numbers)
             told = f"Function {name!r} has no version {version}; it has {listed}."
         else:
-            told = f"No Function named {name!r} is registered; register it with create_function."
+            told = f"No Function named {name!r} is registered in this database; register it first."
         return FunctionNotFound(told, function=name, version=version)
 
 

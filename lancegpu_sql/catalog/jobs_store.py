@@ -17,6 +17,9 @@ from lancegpu_sql.errors import AlreadyExists, Conflict, JobNotFound
 _TIMES = frozenset({"created_at", "started_at", "finished_at"})
 _ENDED = tuple(state for state in JobState if state.ended)
 
+_LEAST_PART = 4
+_NAMED_JOBS = 5
+
 
 class JobStore:
     """Jobs by id; ids sort by time."""
@@ -48,6 +51,34 @@ class JobStore:
         """
         with self._connection.reading() as connection:
             return _job(connection, job_id)
+
+    def find_job(self, id_or_part: str) -> JobRecord:
+        """Return the job of that id, or the one whose id alone begins or ends so (from 4 characters on).
+
+        Raises
+        ------
+        JobNotFound
+            No such job, or it has been pruned.
+        Conflict
+            Several ids begin or end so.
+        """
+        whole = jobs.c.id == id_or_part
+        part = jobs.c.id.startswith(id_or_part, autoescape=True) | jobs.c.id.endswith(id_or_part, autoescape=True)
+        wanted = whole | part if len(id_or_part) >= _LEAST_PART else whole
+        with self._connection.reading() as connection:
+            rows = connection.execute(sa.select(jobs).where(wanted).order_by(jobs.c.id).limit(_NAMED_JOBS)).mappings()
+            found = [_record(row) for row in rows]
+        exact = [record for record in found if record.id == id_or_part]
+        if len(exact or found) > 1:
+            named = ", ".join(record.id for record in found)
+            raise Conflict(
+                f"{id_or_part!r} is part of the ids of several jobs ({named}{', …' if len(found) == _NAMED_JOBS else ''}); "
+                "write more of the one you mean.",
+                job_ids=[record.id for record in found],
+            )
+        if not found:
+            raise _no_job(id_or_part)
+        return (exact or found)[0]
 
     def jobs(
         self, table: str | None = None, states: Collection[JobState] | None = None, limit: int | None = None
@@ -151,11 +182,15 @@ def _job(connection: sa.Connection, job_id: str, *, for_update: bool = False) ->
     query = sa.select(jobs).where(jobs.c.id == job_id)
     row = connection.execute(query.with_for_update() if for_update else query).mappings().one_or_none()
     if row is None:
-        raise JobNotFound(
-            f"No job {job_id!r} in this database; it may have been pruned. list_jobs() names those there are.",
-            job_id=job_id,
-        )
+        raise _no_job(job_id)
     return _record(row)
+
+
+def _no_job(job_id: str) -> JobNotFound:
+    return JobNotFound(
+        f"No job {job_id!r} in this database. Look at the list of its jobs: those that ended long ago are forgotten.",
+        job_id=job_id,
+    )
 
 
 def _record(row: sa.RowMapping) -> JobRecord:

@@ -245,3 +245,8 @@ def new_job_id() -> str:
     fraction = remainder_nanoseconds * 4096 // 1_000_000
     tail = int.from_bytes(os.urandom(8)) >> 2
     return str(uuid.UUID(int=(milliseconds & (1 << 48) - 1) << 80 | 7 << 76 | fraction << 64 | 2 << 62 | tail))
+
+
+def short_job_id(job_id: str) -> str:
+    """Return the end of a job's id, enough of it to name the job; its beginning only says when it was made."""
+    return job_id[-8:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 app = group("See, follow, cancel and resume jobs.")
 
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning or end.")]
+
+_ROOM_FOR_TIMES = 110
+"""Columns of a terminal from which on a list has room for more than what one asks first."""
 
 
 @app.command("list")
@@ -28,8 +31,7 @@ def list_jobs(
 ) -> None:
     """List the jobs, newest first."""
     from lancegpu_sql.catalog.models import JobState
-    from lancegpu_sql.cli.output import print_json, print_rows
-    from lancegpu_sql.jobs.words import title
+    from lancegpu_sql.cli.output import print_json
 
     unknown = [one for one in state or [] if one not in set(JobState)]
     if unknown:
@@ -41,11 +43,7 @@ def list_jobs(
     if json:
         print_json(found)
         return
-    print_rows(
-        ["job", "works on", "state", "created", "about"],
-        [[one.id, title(one), str(one.state), one.created_at, _about(one)] for one in found],
-        none="There are no jobs.",
-    )
+    _print_list(found)
 
 
 @app.command("show")
@@ -97,13 +95,13 @@ def cancel(context: typer.Context, job: JobArgument, db: DbOption = None) -> Non
     with opened(context, db) as database:
         handle = database.get_job(job)
         if handle.status().ended:
-            print(f"Job {job} has ended already: it is {handle.status()}.")
+            print(f"Job {handle.id} has ended already: it is {handle.status()}.")
             return
         handle.cancel()
         if not handle.ended(CANCEL_SECONDS):
-            print(f"Job {job} was asked to stop; it is {handle.status()} still.")
+            print(f"Job {handle.id} was asked to stop; it is {handle.status()} still.")
             raise typer.Exit(EXIT_STILL_WAITING)
-        print(f"Job {job} is {handle.status()}.")
+        print(f"Job {handle.id} is {handle.status()}.")
 
 
 @app.command("resume")
@@ -119,7 +117,9 @@ def resume(
 
     with opened(context, db) as database:
         handle = database.resume_job_async(job)
-        result = run_to_end(database, handle, timeout_seconds=timeout, resume=again(context, db, f"jobs resume {job}"))
+        result = run_to_end(
+            database, handle, timeout_seconds=timeout, resume=again(context, db, "jobs", "resume", handle.id)
+        )
     print_result(result, json=json)
 
 
@@ -128,6 +128,29 @@ def log(context: typer.Context, job: JobArgument, db: DbOption = None) -> None:
     """Print what user code printed in the job's workers."""
     with opened(context, db) as database:
         print(database.get_job(job).log(), end="")
+
+
+def _print_list(found: list[JobRecord]) -> None:
+    from lancegpu_sql.catalog.models import short_job_id
+    from lancegpu_sql.cli.output import print_rows, terminal_width
+    from lancegpu_sql.jobs.words import title
+
+    width = terminal_width()
+    rows: list[dict[str, Any]] = [
+        {
+            # A program gets the whole id; a person copies its end, which does as well.
+            "job": one.id if width is None else short_job_id(one.id),
+            "works on": title(one),
+            "state": str(one.state),
+            "created": one.created_at,
+            "about": _about(one),
+        }
+        for one in found
+    ]
+    titles = ["job", "works on", "state", "created", "about"]
+    if width is not None and width < _ROOM_FOR_TIMES:
+        titles.remove("created")
+    print_rows(titles, [[row[one] for one in titles] for row in rows], none="There are no jobs.")
 
 
 def _about(record: JobRecord) -> str:

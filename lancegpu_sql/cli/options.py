@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,7 +79,7 @@ def opened(context: typer.Context, db: str | None, *, new: bool = False, **overr
     if not new and not _is_database(folder):
         raise NotFound(
             f"{folder} is no database: it holds neither tables (*.lance) nor a catalog. Name one with --db FOLDER or "
-            f"${DB_VARIABLE}, or make one with: lancegpu init --db {folder}",
+            f"${DB_VARIABLE}, or make one with: {shlex.join(['lancegpu', 'init', '--db', folder])}",
             uri=folder,
         )
     with connect(folder, settings=settings_with(**overrides)) as database:
@@ -101,10 +102,10 @@ def named_database(context: typer.Context, db: str | None) -> str | None:
     return None if found is None else found.db
 
 
-def again(context: typer.Context, db: str | None, command: str) -> str:
+def again(context: typer.Context, db: str | None, *command: str) -> str:
     """Return the command line that goes on in the same database."""
     named = named_database(context, db)
-    return f"lancegpu {command}" if named is None else f"lancegpu {command} --db {named}"
+    return shlex.join(["lancegpu", *([] if named is None else ["--db", named]), *command])
 
 
 def _is_database(folder: str) -> bool:

@@ -93,6 +93,6 @@ def refresh(
     with opened(context, db) as database:
         chosen = {name: value for name, value in given.items() if value is not None}
         job = database.open_table(table).refresh_column_async(column, where, **chosen)
-        resume = again(context, db, f"jobs resume {job.id}")
+        resume = again(context, db, "jobs", "resume", job.id)
         result = run_to_end(database, job, timeout_seconds=timeout, resume=resume)
     print_result(result, json=json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -48,18 +48,18 @@ def function_job(services: Services, name: str, work: Callable[[], FunctionVersi
 
 def followed(services: Services, job_id: str) -> JobHandle[Any]:
     """Return a handle to any job of the database."""
-    record = services.catalog.job(job_id)
-    job = services.runner.find(job_id) or FollowedJob(services.catalog, job_id)
+    record = services.catalog.find_job(job_id)
+    job = services.runner.find(record.id) or FollowedJob(services.catalog, record.id)
     return JobHandle(job, services.catalog, services.folder, _reader(record.kind))
 
 
 def resume(services: Services, job_id: str) -> JobHandle[Any]:
     """Run a job here that no process runs."""
-    record = services.catalog.job(job_id)
+    record = services.catalog.find_job(job_id)
     if record.kind != REFRESH_COLUMN or record.table is None:
         raise Conflict(
-            f"job {job_id} is a {record.kind}; its Function lived in the process that started it. Call it again there",
-            job_id=job_id,
+            f"Job {record.id} registered a Function, which lived in the process that started it: register it again there.",
+            job_id=record.id,
         )
     return _start_refresh(services, record, RefreshOptions.of(**record.request))
 
@@ -72,11 +72,16 @@ def show(services: Services, handle: JobHandle[Result]) -> Result:
     except KeyboardInterrupt:
         handle.cancel()
         handle.ended(_CANCEL_SECONDS)
-        sys.stderr.write(
-            f"\nCancelled; what was finished is kept. Go on with db.resume_job({handle.id!r}), "
-            f"or: lancegpu jobs resume {handle.id}\n"
-        )
-        raise
+        # The last line that Python prints of an error is its text: there the advice is found.
+        raise KeyboardInterrupt(
+            f"Cancelled; what was finished is kept. Go on with db.resume_job({handle.id!r}), or in a shell: "
+            f"{resume_command(services.tables.uri, handle.id)}"
+        ) from None
+
+
+def resume_command(uri: str, job_id: str) -> str:
+    """Return the command line that goes on with a job, from whatever folder."""
+    return shlex.join(["lancegpu", "--db", uri, "jobs", "resume", job_id])
 
 
 def _start_refresh(services: Services, record: JobRecord, options: RefreshOptions) -> JobHandle[Any]:

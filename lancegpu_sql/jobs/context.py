@@ -13,8 +13,7 @@ from lancegpu_sql.jobs.job import JobEvent
 from lancegpu_sql.jobs.journal import Journal
 from lancegpu_sql.jobs.log import JobLog
 from lancegpu_sql.jobs.pace import Pace, seconds_left
-
-WAITING_PHASE = "waiting"
+from lancegpu_sql.jobs.words import WAITING_PHASE
 
 
 class JobContext:

@@ -113,34 +113,16 @@ def _is_over(record: JobRecord) -> bool:
 def _follow_with_bar(job: Watched, stream: TextIO) -> JobRecord:
     # rich costs 50 ms: only a terminal pays for it.
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+    from rich.live import Live
 
-    record = job.record
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=30),
-        TextColumn("{task.fields[told]}", markup=False),
-        console=Console(file=stream),
-        transient=True,
-    )
-    task = bar.add_task(words.title(record), total=None, told="")
+    from lancegpu_sql.jobs.bar import JobView
+
+    view = JobView(job.record)
 
     def show(record: JobRecord) -> None:
-        progress, waiting_on = record.progress, record.waiting_on
-        head = f"{words.title(record)}  {words.phase(record)}"
-        if waiting_on is not None:
-            since = words.duration((utc_now() - waiting_on.since).total_seconds())
-            bar.update(task, description=head, total=None, told=f"{since}: {waiting_on.message}")
-        elif progress is None or progress.rows_planned is None:
-            bar.update(task, description=head, total=None, told="")
-        else:
-            done = progress.rows_computed + progress.rows_reused + progress.rows_failed
-            left = "" if progress.seconds_left is None else f"{words.duration(progress.seconds_left)} left"
-            told = "  ".join(part for part in (words.rows(progress), words.rate(progress), left) if part)
-            bar.update(task, description=head, total=max(progress.rows_planned, 1), completed=done, told=told)
+        view.record = record
 
-    return _follow(job, show, bar)
+    return _follow(job, show, Live(view, console=Console(file=stream), refresh_per_second=10, transient=True))
 
 
 def _write(stream: TextIO, line: str) -> None:

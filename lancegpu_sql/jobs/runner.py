@@ -157,12 +157,15 @@ class JobRunner:
             self._catalog.add_job(claimed, [EventDraft(kind="started", message=f"It runs in {here}.")])
             return claimed
         settle_if_dead(self._catalog, known)
-        return self._catalog.update_job(
-            record.id,
-            expected_states=states_before(JobEvent.CLAIMED) | states_before(JobEvent.RESUMES),
-            events=[EventDraft(kind="resumed", message=f"It goes on in {here}.")],
-            **fresh,
-        )
+        try:
+            return self._catalog.update_job(
+                record.id,
+                expected_states=states_before(JobEvent.CLAIMED) | states_before(JobEvent.RESUMES),
+                events=[EventDraft(kind="resumed", message=f"It goes on in {here}.")],
+                **fresh,
+            )
+        except Conflict as refused:
+            raise _not_to_be_resumed(self._catalog.job(record.id), refused) from None
 
     def _run(self, job: RunningJob, journal: Journal, context: JobContext, work: Work) -> None:
         result: dict[str, Any] | None = None
@@ -203,6 +206,20 @@ class JobRunner:
             for job in jobs:
                 if job.id in asked:
                     job.stop()
+
+
+def _not_to_be_resumed(record: JobRecord, refused: Conflict) -> Conflict:
+    """Return the refusal of a job that cannot be taken, in the words of its present state."""
+    if record.state is JobState.FINISHED:
+        why = "has finished: there is nothing left to go on with. A new refresh computes what has changed since."
+    elif record.owner is not None:
+        why = (
+            f"is {record.state}: process {record.owner.pid} on {record.owner.host.partition('/')[0]} runs it. Watch it, "
+            "or cancel it first."
+        )
+    else:
+        return refused
+    return Conflict(f"Job {record.id} {why}", **refused.facts)
 
 
 def _conclude(

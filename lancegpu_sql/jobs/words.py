@@ -6,6 +6,11 @@ from datetime import datetime
 
 from lancegpu_sql.catalog.models import JobRecord, JobState, Progress
 
+WAITING_PHASE = "waiting"
+"""The phase of a job that is `waiting`; the others are named by the work."""
+
+_WORTH_TELLING_SECONDS = 0.05
+
 
 def title(record: JobRecord) -> str:
     """Return what a job works on, e.g. ``reviews.score``, short enough to leave room for a bar."""
@@ -32,14 +37,14 @@ def line(record: JobRecord, now: datetime) -> str:
         return f"{head} ({since}): {record.waiting_on.message}"
     if record.progress is None or record.progress.rows_planned is None:
         return head
-    return ", ".join([f"{head} {rows(record.progress)}", *_pace(record.progress)])
+    return f"{head} {', '.join(counts(record.progress))}"
 
 
 def final_line(record: JobRecord) -> str:
     """Return one line that says how a job ended."""
     took = ""
     if record.started_at is not None and record.finished_at is not None:
-        took = f" in {duration((record.finished_at - record.started_at).total_seconds())}"
+        took = f" in {duration((record.finished_at - record.started_at).total_seconds())}{_waited(record)}"
     head = f"{title(record)}: {record.state}"
     if record.state is JobState.FAILED:
         # The error itself is raised, or shown, by whoever asked for the job.
@@ -52,7 +57,14 @@ def rows(progress: Progress) -> str:
     done = progress.rows_computed + progress.rows_reused + progress.rows_failed
     planned = "" if progress.rows_planned is None else f" of {progress.rows_planned:,}"
     failed = f" ({progress.rows_failed:,} failed)" if progress.rows_failed else ""
-    return f"{done:,}{planned} rows{failed}"
+    noun = "row" if (done if progress.rows_planned is None else progress.rows_planned) == 1 else "rows"
+    return f"{done:,}{planned} {noun}{failed}"
+
+
+def counts(progress: Progress) -> list[str]:
+    """Return how many rows are done, how fast and how long it takes, what matters most first; what is not known is not said."""
+    left = "" if progress.seconds_left is None else f"{duration(progress.seconds_left)} left"
+    return [part for part in (rows(progress), rate(progress), left) if part]
 
 
 def rate(progress: Progress) -> str:
@@ -76,13 +88,14 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _pace(progress: Progress) -> list[str]:
-    left = "" if progress.seconds_left is None else f"{duration(progress.seconds_left)} left"
-    return [part for part in (rate(progress), left) if part]
+def _waited(record: JobRecord) -> str:
+    """Return how much of its time a job waited for room, which says nothing of its Function."""
+    seconds = (record.timings or {}).get("phases", {}).get(WAITING_PHASE, 0.0)
+    return f", {duration(seconds)} of them waiting" if seconds >= _WORTH_TELLING_SECONDS else ""
 
 
 def _done(progress: Progress) -> str:
-    parts = [f"{progress.rows_computed:,} rows computed"]
+    parts = [f"{progress.rows_computed:,} row{'' if progress.rows_computed == 1 else 's'} computed"]
     if progress.rows_reused:
         parts.append(f"{progress.rows_reused:,} reused")
     if progress.rows_failed:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,3 +81,44 @@ def test_a_failed_job_is_shown_with_the_reason_and_what_happened(run: Any):
 def test_the_log_holds_what_user_code_printed(run: Any):
     job = run("jobs", "list", "--table", "reviews", "--json").json[-1]
     assert sorted(run("jobs", "log", job["id"]).out.split()) == ["None", "bad", "good", *["measured"] * 3]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Lets answers go to a terminal so wide."""
+
+    def draw_on(columns: int) -> None:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+
+    return draw_on
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_list_fits_a_terminal_of_80_columns_with_every_word_whole(
+    run: Any, terminal: Callable[[int], None], command: str
+):
+    words = set(run(*command.split()).out.split())
+    terminal(80)
+    drawn = re.sub(r"\x1b\[\dm", "", run(*command.split()).out)
+    assert max(map(len, drawn.splitlines())) <= 80
+    assert {word for word in drawn.split() if len(word) != 8} <= words
+
+
+def test_a_job_is_listed_on_a_terminal_by_a_short_id_that_names_it(run: Any, terminal: Callable[[int], None]):
+    ids = {one["id"] for one in run("jobs", "list", "--json").json}
+    terminal(80)
+    rows = [line.split() for line in run("jobs", "list").out.splitlines()[1:]]
+    short = [row[0] for row in rows if len(row[0]) == 8 and "." in row[1]]
+    assert len(short) == len(ids)
+    assert {run("jobs", "show", one, "--json").json["id"] for one in short} == ids
+
+
+def test_times_say_their_zone(run: Any):
+    assert re.search(r"created +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+$", show_a_job(run), re.MULTILINE)
+
+
+def show_a_job(run: Any) -> str:
+    """What is shown of the newest job."""
+    job = run("jobs", "list", "--limit", "1", "--json").json[0]
+    return str(run("jobs", "show", job["id"]).out)

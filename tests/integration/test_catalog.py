@@ -258,6 +258,17 @@ def test_events_are_read_by_subject_and_from_a_place_on(catalog: Catalog) -> Non
     assert catalog.events(subject="function sentiment", after_id=first.id) == rest
 
 
+def test_a_job_is_found_by_the_beginning_or_the_end_of_its_id(catalog: Catalog) -> None:
+    for job_id in ("0193-aaaa-1111", "0193-bbbb-2222"):
+        catalog.add_job(JobRecord(id=job_id, kind="refresh_column", created_at=utc_now()))
+    assert [catalog.find_job(part).id[-4:] for part in ("0193-aaaa-1111", "2222", "0193-b")] == ["1111", "2222", "2222"]
+    with pytest.raises(Conflict, match="0193-aaaa-1111, 0193-bbbb-2222"):
+        catalog.find_job("0193")
+    for wrong in ("222", "", "%", "aaaa", "3333"):
+        with pytest.raises(JobNotFound):
+            catalog.find_job(wrong)
+
+
 def test_jobs_that_ended_long_ago_are_forgotten_with_their_events(catalog: Catalog) -> None:
     ended, running = JobRecord.new("refresh_column"), JobRecord.new("refresh_column")
     for job in (ended, running):

@@ -59,6 +59,23 @@ def test_the_end_says_what_was_done_and_how_long_it_took() -> None:
     assert words.final_line(ended) == "reviews.score: finished, 10 rows computed, 2 reused, 1 failed in 1.2 s"
 
 
+def test_one_row_is_no_rows() -> None:
+    progress = Progress(phase="computing", rows_planned=1, rows_computed=1)
+    assert words.final_line(job(JobState.FINISHED, progress=progress)) == "reviews.score: finished, 1 row computed"
+    assert words.line(job(progress=progress), NOW) == "reviews.score: computing 1 of 1 row"
+
+
+def test_the_end_tells_how_much_of_the_time_was_waiting() -> None:
+    ended = job(
+        JobState.FINISHED,
+        progress=Progress(rows_planned=10, rows_computed=10),
+        started_at=NOW,
+        finished_at=NOW + timedelta(seconds=20),
+        timings={"phases": {"waiting": 12.1, "computing": 7.9}, "workers": {}},
+    )
+    assert words.final_line(ended) == "reviews.score: finished, 10 rows computed in 20 s, 12 s of them waiting"
+
+
 def test_a_failure_is_named() -> None:
     failed = job(JobState.FAILED, error={"type": "RowFailed", "message": "…", "facts": {}})
     assert words.final_line(failed) == "reviews.score: failed (RowFailed)"

@@ -19,7 +19,7 @@ from lancegpu_sql.refresh.current import count_rows
 from lancegpu_sql.refresh.declaration import declare_one, declare_spread, repointed
 from lancegpu_sql.refresh.need import check_options
 from lancegpu_sql.refresh.request import RefreshOptions
-from lancegpu_sql.refresh.target import Target, find_target
+from lancegpu_sql.refresh.target import Target, declared_function, find_target
 from lancegpu_sql.tables.reshaping import add_sql_columns, rename_column, retype_column
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -109,8 +109,7 @@ def alter_column(
 
 def check_refresh(services: Services, snapshot: Snapshot, target: Target, options: RefreshOptions) -> None:
     """Refuse a refresh that could not run, before it becomes a job."""
-    declared = target.declaration
-    check_options(services.catalog.function(declared.function, declared.version), options)
+    check_options(declared_function(services.catalog, target.table, target.declaration), options)
     if options.where is not None:
         # DuckDB, which alone knows whether a predicate is one, is loaded only for those who give one.
         from lancegpu_sql.query.filter import RowFilter

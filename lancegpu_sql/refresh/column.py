@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from lancegpu_sql.apply import ApplyOptions, Computed, InputBatch, apply
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
-from lancegpu_sql.refresh.checkpoint import CheckpointIndex, PartWriter, find_parts, part_schema
+from lancegpu_sql.refresh.checkpoint import PartWriter, find_parts, part_schema
+from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
 from lancegpu_sql.refresh.current import Arguments, count_rows, require_current, unproven
 from lancegpu_sql.refresh.lock import column_lock
 from lancegpu_sql.refresh.need import Resources, apply_options, worker_need
@@ -20,7 +21,7 @@ from lancegpu_sql.refresh.publication import Unpublished, publish
 from lancegpu_sql.refresh.report import RefreshJob, Report
 from lancegpu_sql.refresh.request import Mode, RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.rows import RowSource, Tally
-from lancegpu_sql.refresh.target import Target, find_target
+from lancegpu_sql.refresh.target import Target, declared_function, find_target
 from lancegpu_sql.tables import Fragment, Snapshot
 from lancegpu_sql.workers import WorkerNeed
 
@@ -110,7 +111,7 @@ class _ColumnRefresh:
         if not fragments:
             return False, snapshot.version
         places = self._places(target)
-        function = self._resources.catalog.function(target.declaration.function, target.declaration.version)
+        function = declared_function(self._resources.catalog, target.table, target.declaration)
         need = worker_need(self._resources, target, function, self._options, self._job.id)
         self._report = self._report or Report(self._job, need.gpu_class.name if need.gpu_class else None)
         self._report.planned(sum(fragment.live_rows for fragment in fragments))
@@ -128,6 +129,7 @@ class _ColumnRefresh:
         how = apply_options(self._resources.settings, function, self._options)
         work = _Pass(self._resources, self._job, self._report, source, need, how, self._interval_rows())
         work.compute()
+        self._drop_damaged(source.known)
         work.publish()
         work.prove()
         self._assigned.update(work.assigned)
@@ -138,6 +140,12 @@ class _ColumnRefresh:
         moved = work.rows_gone and not self._followed
         self._followed = self._followed or moved
         return bool(work.lost) or moved, work.version
+
+    def _drop_damaged(self, known: CheckpointIndex) -> None:
+        for path in known.damaged:
+            told = f"the checkpoint {path.name} is damaged and was left out; its rows are computed again"
+            self._job.event("checkpoint_damaged", told)
+            path.unlink(missing_ok=True)
 
     def _fragments(self, snapshot: Snapshot, target: Target) -> list[Fragment]:
         """Return the fragments to look at; what an earlier pass did is not done twice."""

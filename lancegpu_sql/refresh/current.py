@@ -15,7 +15,7 @@ from lancegpu_sql.errors import InvalidData, StaleInput
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.functions.casts import lossless_cast
 from lancegpu_sql.refresh.digest import Lanes, from_array, is_failed, row_digests, same
-from lancegpu_sql.refresh.target import Target, find_target
+from lancegpu_sql.refresh.target import Target, declared_function, find_target
 from lancegpu_sql.tables import Fragment, Snapshot
 
 Rows = npt.NDArray[np.bool_]
@@ -114,7 +114,7 @@ def count_rows(snapshot: Snapshot, target: Target, catalog: Catalog) -> RowCount
     counts = RowCounts(fresh=proven_rows)
     if not doubtful:
         return counts
-    function = catalog.function(target.declaration.function, target.declaration.version)
+    function = declared_function(catalog, target.table, target.declaration)
     arguments = Arguments(target, function)
     columns = [*dict.fromkeys(target.inputs), target.proof_column]
     for fragment in doubtful:

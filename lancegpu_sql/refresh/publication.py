@@ -76,7 +76,7 @@ def publish(
     latest = tables.open(target.table)
     present = {fragment.id: fragment for fragment in latest.fragments}
     before = {fragment.id: fragment for fragment in planned.fragments}
-    sources = [AddressedRows(parts) for parts in (waiting.computed, waiting.adopted) if parts]
+    computed = AddressedRows(waiting.computed, waiting.adopted)
 
     def unchanged(fragment: Fragment) -> bool:
         old = before[fragment.id]
@@ -89,21 +89,29 @@ def publish(
         if fragment is not None and unchanged(fragment):
             # Deleted rows were computed, too: the rows that are left do not tell whether all were.
             whole = waiting.rows[fragment_id] >= max(before[fragment_id].live_rows, fragment.live_rows)
-            files.append(_write(latest, target, fragment, sources, whole=whole))
+            files.append(_write(latest, target, fragment, computed, whole=whole))
     publication = latest.publish(files, job_id=job_id, guard=unchanged)
     discard(latest, [file for file in files if file.fragment_id in publication.lost])
-    shown = {fragment_id: waiting.rows[fragment_id] for fragment_id in publication.published}
+    shown = tables.open(target.table, publication.version)
+    # Lance carries a commit over one that replaced an input's file after the guard had looked: such values are published
+    # beside digests that tell on them, and must not be taken for current.
+    kept = {
+        fragment.id: waiting.rows[fragment.id]
+        for fragment in shown.fragments
+        if fragment.id in publication.published
+        and target.input_signature(fragment) == target.input_signature(before[fragment.id])
+    }
     return Published(
-        snapshot=tables.open(target.table, publication.version),
-        rows=shown,
-        lost=tuple(sorted(waiting.rows.keys() - shown.keys())),
+        snapshot=shown,
+        rows=kept,
+        lost=tuple(sorted(waiting.rows.keys() - kept.keys())),
     )
 
 
 def _write(
-    snapshot: Snapshot, target: Target, fragment: Fragment, sources: Sequence[AddressedRows], *, whole: bool
+    snapshot: Snapshot, target: Target, fragment: Fragment, computed: AddressedRows, *, whole: bool
 ) -> ColumnFile:
     schema = target.file_schema
     stored = None if whole else snapshot.read_physical(fragment.id, schema.names)
-    batches = column_batches(fragment.id, fragment.physical_rows, schema, sources, stored)
+    batches = column_batches(fragment.id, fragment.physical_rows, schema, computed, stored)
     return snapshot.write_column_file(fragment.id, schema, batches)

@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from lancegpu_sql.apply import InputBatch
 from lancegpu_sql.errors import Cancelled
-from lancegpu_sql.refresh.checkpoint import KEY_FIELDS, CheckpointIndex, Part, PartWriter, part_schema
+from lancegpu_sql.refresh.checkpoint import KEY_FIELDS, Part, PartWriter, part_schema
+from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
 from lancegpu_sql.refresh.current import Arguments, RowStates, states
 from lancegpu_sql.refresh.digest import Lanes, row_digests, to_array
 from lancegpu_sql.refresh.publication import rows_by_fragment
@@ -136,13 +137,17 @@ class RowSource:
     def _adopt(self, chosen: npt.NDArray[np.bool_], keys: pa.RecordBatch, digests: Lanes) -> npt.NDArray[np.bool_]:
         """Write chosen rows that a checkpoint holds to this pass's own parts; return those still to compute."""
         places = np.flatnonzero(chosen)
-        hits, values = self.known.find(keys.column(1).to_numpy()[places], digests[places])
-        if values is None:
-            return chosen
+        found = self.known.find(keys.column(1).to_numpy()[places], digests[places])
+        for at, values in found.values():
+            self._take_over(keys.take(pa.array(places[at])), values)
+        rest = chosen.copy()
+        rest[places[found.rows]] = False
+        return rest
+
+    def _take_over(self, adopted: pa.RecordBatch, values: pa.RecordBatch) -> None:
         if self._writer is None:
             schema = part_schema(self.target.value_fields)
             self._writer = PartWriter(self.folder / "adopted", schema)
-        adopted = keys.take(pa.array(places[hits]))
         self._writer.write(
             pa.RecordBatch.from_arrays(
                 [*adopted.columns, *values.columns], schema=part_schema(self.target.value_fields)
@@ -150,6 +155,3 @@ class RowSource:
         )
         self.adopted_rows.update(rows_by_fragment(adopted.column(0).to_numpy()))
         self.reused(values.num_rows)
-        rest = chosen.copy()
-        rest[places[hits]] = False
-        return rest

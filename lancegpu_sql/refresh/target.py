@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lancegpu_sql.catalog.models import ComputedColumn
-from lancegpu_sql.errors import ColumnNotFound
+from lancegpu_sql.catalog.models import ComputedColumn, FunctionVersion
+from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.errors import ColumnNotFound, FunctionNotFound
 from lancegpu_sql.refresh.digest import DIGEST_TYPE, binding_key
 from lancegpu_sql.tables import Fragment, Snapshot
 
@@ -101,6 +102,30 @@ class Target:
             if held:
                 digest.update(f"{file.path}\0{held}\0".encode())
         return digest.digest()
+
+
+def declared_function(catalog: Catalog, table: str, declaration: ComputedColumn) -> FunctionVersion:
+    """Return the Function version that a declaration names.
+
+    A table that came from another database, or outlived its catalog, may name one that is another's here: its digest
+    tells, not its number.
+
+    Raises
+    ------
+    FunctionNotFound
+        This database does not know it.
+    """
+    found = catalog.find_function(declaration.function, declaration.digest)
+    if found is None:
+        raise FunctionNotFound(
+            f"{table}.{declaration.column} was declared with {declaration.function} version {declaration.version} "
+            f"(content {declaration.digest[:12]}), which this database does not have. Register that Function here, or "
+            f"point the column to another with alter_column({declaration.column!r}, function=...).",
+            function=declaration.function,
+            version=declaration.version,
+            column=declaration.column,
+        )
+    return found
 
 
 def proofs_of_table(table: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -102,8 +104,8 @@ def floods(number: int) -> int:
 
 
 def secret(number: int) -> str:
-    """What user code can see of the token."""
-    return os.environ.get("LANCEGPU_WORKER_TOKEN", "none")
+    """What user code can see of the token, and of what else is the worker's own."""
+    return ", ".join(name for name in os.environ if name.startswith("LANCEGPU_WORKER_")) or "none"
 
 
 def reads_stdin(number: int) -> str:
@@ -203,3 +205,80 @@ def process_id(number: pa.Int64Array) -> pa.Int64Array:
 def wide(number: pa.Int64Array) -> pa.FixedSizeListArray:
     """4 KiB a row."""
     return pa.FixedSizeListArray.from_arrays(pa.nulls(len(number) * 512, pa.int64()).fill_null(7), 512)
+
+
+def leaves_an_alarm(number: int) -> int:
+    """Sets a time limit for one row and never takes it back."""
+
+    def too_slow(*_: object) -> None:
+        raise TimeoutError("too slow")
+
+    signal.signal(signal.SIGALRM, too_slow)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.002)
+    return number
+
+
+class _Hostile:
+    """A stream that ends the program when it is flushed."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        raise SystemExit
+
+
+def replaces_streams(number: int) -> int:
+    """Puts something hostile in the place of standard output."""
+    sys.stdout = _Hostile()  # type: ignore[assignment]
+    return number
+
+
+def replaces_clocks_and_json(number: int) -> int:
+    """Puts something useless in the place of what the worker needs."""
+    time.monotonic = time.perf_counter = lambda: "now"  # type: ignore[assignment, return-value]
+    json.dumps = lambda *_args, **_named: 5  # type: ignore[assignment, return-value]
+    return number
+
+
+def replaces_record_batches(number: int) -> int:
+    """Puts something useless where the worker makes its answers."""
+    pa.record_batch = None
+    return number
+
+
+def ends_its_thread(number: int) -> int:
+    """Throws exceptions into the main thread for ever, from another one."""
+
+    def throw() -> None:
+        while True:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(threading.main_thread().ident or 0), ctypes.py_object(ValueError)
+            )
+            time.sleep(0.0001)
+
+    threading.Thread(target=throw, daemon=True).start()
+    return number
+
+
+def forks(number: int) -> int:
+    """Comes back twice."""
+    os.fork()
+    return number
+
+
+def raises_at_length(number: int) -> int:
+    """Raises far more text than anybody wants to read."""
+    raise ValueError("x" * 5_000_000 + "\ud800")
+
+
+class Interrupting(int):
+    """A number that ends the program when it is looked at."""
+
+    def __index__(self) -> int:
+        raise SystemExit
+
+
+def gives_an_interrupting_number(number: int) -> int:
+    """Gives a result that cannot be read."""
+    return Interrupting(number)

@@ -79,13 +79,16 @@ class Ready:
     """The worker serves.
 
     `address` is the URI that Arrow Flight connects to, `token` the secret without which the worker answers nothing.
-    `devices` are names for people; simulated ones say so. `worker_pid` is None where the worker runs elsewhere.
+    `devices` are names for people; simulated ones say so. `worker_pid` is None where the worker runs elsewhere: there
+    it shows a certificate signed by `tls_root` (PEM) for the name `tls_name`, and ends itself when it hears nothing.
     """
 
     address: str
     token: str = field(repr=False)
     devices: tuple[str, ...] = ()
     worker_pid: int | None = None
+    tls_root: bytes | None = field(default=None, repr=False)
+    tls_name: str | None = None
 
 
 LostCause = Literal["signal", "memory", "exit", "unreachable"]

@@ -1,4 +1,7 @@
-"""`python -m lancegpu_sql.workers --socket PATH`: one worker process, empty until its owner sends a Function."""
+"""One worker process, empty until its owner sends a Function; on this machine or on another.
+
+`python -m lancegpu_sql.workers --socket PATH` serves on a Unix socket, `… --listen HOST:PORT` over TLS.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,32 @@ import faulthandler
 import os
 import signal
 import sys
+from collections.abc import Callable
 
-from lancegpu_sql.workers.calls import TOKEN_VARIABLE
-from lancegpu_sql.workers.owner import end_with_owner
+from lancegpu_sql.workers.calls import CERTIFICATE_VARIABLE, KEY_VARIABLE, ORPHAN_VARIABLE, TOKEN_VARIABLE
+from lancegpu_sql.workers.owner import Hearing, end_with_owner
+
+_USAGE = "usage: python -m lancegpu_sql.workers (--socket PATH | --listen HOST:PORT)\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Serve on a Unix socket until told to end; print one line, ``ready``, once requests are answered."""
-    if len(arguments) != 2 or arguments[0] != "--socket":
-        sys.stderr.write("usage: python -m lancegpu_sql.workers --socket PATH\n")
+    """Serve until told to end; print one line, ``ready``, once requests are answered."""
+    # In a container this is process 1, which ignores what it has no handler for.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    if len(arguments) != 2 or arguments[0] not in ("--socket", "--listen"):
+        sys.stderr.write(_USAGE)
         return 2
     # Not left in the environment: user code and what it starts have no business with it.
     token = os.environ.pop(TOKEN_VARIABLE, "")
+    certificate, key = os.environ.pop(CERTIFICATE_VARIABLE, ""), os.environ.pop(KEY_VARIABLE, "")
+    orphan_seconds = os.environ.pop(ORPHAN_VARIABLE, "")
     if not token:
         sys.stderr.write(f"{TOKEN_VARIABLE} is not set: a worker without a token would answer anyone\n")
+        return 2
+    on_network = arguments[0] == "--listen"
+    if on_network and not (certificate and key and orphan_seconds):
+        needed = f"{CERTIFICATE_VARIABLE}, {KEY_VARIABLE} and {ORPHAN_VARIABLE}"
+        sys.stderr.write(f"a worker that listens on a network needs {needed}\n")
         return 2
     owner_stdout, owner_stderr = os.dup(1), os.dup(2)
     # A crash in native code still tells where it was, to whoever started the worker.
@@ -28,16 +43,27 @@ def main(arguments: list[str]) -> int:
     from lancegpu_sql.workers.desk import Desk
     from lancegpu_sql.workers.loading import failure_of, load_function
     from lancegpu_sql.workers.output import OutputCapture
-    from lancegpu_sql.workers.server import WorkerService
+    from lancegpu_sql.workers.server import Tls, WorkerService
 
     desk = Desk(load_function, failure_of, OutputCapture())
-    end_with_owner(desk.retire)
     signal.signal(signal.SIGTERM, lambda *_: desk.retire())
-    service = WorkerService(f"grpc+unix://{arguments[1]}", token, desk)
+    if on_network:
+        heard: Callable[[], None] = Hearing(float(orphan_seconds), desk.retire).heard
+        location = f"grpc+tls://{_bracketed(arguments[1])}"
+        service = WorkerService(location, token, desk, tls=Tls(certificate, key), heard=heard)
+    else:
+        end_with_owner(desk.retire)
+        service = WorkerService(f"grpc+unix://{arguments[1]}", token, desk)
     os.write(owner_stdout, b"ready\n")
     desk.run()
     del service
     return 0
+
+
+def _bracketed(address: str) -> str:
+    """Return HOST:PORT with an IPv6 host in brackets, as a URI has it: a pod's address comes without."""
+    host, _, port = address.rpartition(":")
+    return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else address
 
 
 if __name__ == "__main__":

@@ -108,11 +108,20 @@ class WorkerClient:
         A URI for Flight, as `grpc+unix:///run/…/w.sock`.
     token
         The secret without which the worker answers nothing.
+    tls_root, tls_name
+        For ``grpc+tls://`` addresses: the certificate (PEM) that the worker's own must be signed by, and the name that
+        it must bear; the address proves nothing, for another pod may get it next.
     """
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, address: str, token: str, tls_root: bytes | None = None, tls_name: str | None = None) -> None:
         self._headers = [(TOKEN_HEADER.encode(), token.encode())]
-        self._client = flight.FlightClient(address)
+        options: dict[str, Any] = {}
+        if tls_root is not None:
+            # A proxy for the world outside has no business between owner and worker.
+            options = {"tls_root_certs": tls_root, "generic_options": [("grpc.enable_http_proxy", 0)]}
+        if tls_name is not None:
+            options["override_hostname"] = tls_name
+        self._client = flight.FlightClient(address, **options)
 
     def load(self, load: FunctionLoad) -> LoadReport:
         """Have the worker load a Function; user code that fails is in the report.

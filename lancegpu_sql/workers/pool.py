@@ -15,6 +15,7 @@ from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
 from lancegpu_sql.placement.request import Lost
 from lancegpu_sql.workers.client import WorkerClient
+from lancegpu_sql.workers.greeter import Greeter
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.worker import Worker
 
@@ -86,6 +87,7 @@ class WorkerPool:
         self._idle: dict[Worker, float] = {}  # to the time when it is over; the longest idle first
         self._leased: set[Worker] = set()
         self._keeper: threading.Thread | None = None
+        self._greeter = Greeter()
         self._closing = threading.Event()
 
     def lease(self, need: WorkerNeed, listener: Listener, cancelled: threading.Event) -> Lease:
@@ -120,7 +122,7 @@ class WorkerPool:
                 lease.release()
                 raise
             lease.release(broken=True)
-        worker = Worker(need, self._wake_keeper)
+        worker = Worker(need, self._wake_keeper, self._greeter)
         worker.start(self._placement, listener, lambda: cancelled.is_set() or self._closing.is_set())
         with self._changed:
             if not self._closing.is_set():

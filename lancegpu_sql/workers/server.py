@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +24,21 @@ from lancegpu_sql.workers.desk import Desk, Reply, start_writer
 _OWNER_GONE = (flight.FlightError, pa.ArrowException, OSError)
 
 
-class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every request that does not bring the worker's token."""
+@dataclass(frozen=True)
+class Tls:
+    """With what a worker proves who it is: certificate and private key, PEM."""
 
-    def __init__(self, token: str) -> None:
+    certificate: str
+    key: str
+
+
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses every request that does not bring the worker's token; `heard` is called for those that do."""
+
+    def __init__(self, token: str, heard: Callable[[], None]) -> None:
         super().__init__()
         self._token = token.encode()
+        self._heard = heard
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
         """Look at one request's headers before anything else happens."""
@@ -35,13 +46,23 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         brought = headers.get(TOKEN_HEADER, [""])[0].encode()
         if not hmac.compare_digest(brought, self._token):
             raise flight.FlightUnauthenticatedError("this worker answers its owner only")
+        self._heard()
 
 
 class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
     """What a worker answers: two actions and one kind of exchange."""
 
-    def __init__(self, location: str, token: str, desk: Desk) -> None:
-        super().__init__(location, middleware={"token": TokenCheck(token)})
+    def __init__(
+        self,
+        location: str,
+        token: str,
+        desk: Desk,
+        *,
+        tls: Tls | None = None,
+        heard: Callable[[], None] = lambda: None,
+    ) -> None:
+        certificates = None if tls is None else [(tls.certificate, tls.key)]
+        super().__init__(location, tls_certificates=certificates, middleware={"token": TokenCheck(token, heard)})
         self._desk = desk
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:

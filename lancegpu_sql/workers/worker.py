@@ -12,6 +12,7 @@ from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Plac
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Starting, Wanted
 from lancegpu_sql.workers.calls import LoadReport
 from lancegpu_sql.workers.client import WorkerClient
+from lancegpu_sql.workers.greeter import Greeter
 from lancegpu_sql.workers.need import WorkerNeed
 
 _INTERRUPT_SECONDS = 0.1
@@ -29,11 +30,14 @@ class Worker:
         What it is for.
     on_change
         Called, from the placement's threads, when the worker is lost or wanted by others.
+    greeter
+        Keeps it alive where it runs on another machine.
     """
 
-    def __init__(self, need: WorkerNeed, on_change: Callable[[], None]) -> None:
+    def __init__(self, need: WorkerNeed, on_change: Callable[[], None], greeter: Greeter) -> None:
         self.need = need
         self._on_change = on_change
+        self._greeter = greeter
         self._ticket: Ticket | None = None
         self._client: WorkerClient | None = None
         self._ready: Ready | None = None
@@ -95,6 +99,7 @@ class Worker:
         if self._ticket is not None:
             self._ticket.release(grace_seconds=grace_seconds)
         if self._client is not None:
+            self._greeter.discard(self._client)
             self._client.close()
 
     def start(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
@@ -103,7 +108,9 @@ class Worker:
         self._ticket = placement.ask(self.need.request(), self._note)
         try:
             self._ready = self._await_ready(listener, interrupted)
-            self._client = WorkerClient(self._ready.address, self._ready.token)
+            self._client = _client_of(self._ready)
+            if self._ready.tls_root is not None:
+                self._greeter.add(self._client)
             listener(Starting("loading the Function"))
             report = self._load(interrupted)
             self.load_log, self.calls_at_once = report.log, report.calls_at_once
@@ -184,3 +191,7 @@ class Worker:
             user_traceback=failure.traceback,
             log=report.log,
         )
+
+
+def _client_of(ready: Ready) -> WorkerClient:
+    return WorkerClient(ready.address, ready.token, ready.tls_root, ready.tls_name)

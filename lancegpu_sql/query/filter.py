@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,13 +15,15 @@ import pyarrow as pa
 
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.engine import connect, duckdb_errors
-from lancegpu_sql.query.readable import readable_field, to_readable
-from lancegpu_sql.sql.names import quote
+from lancegpu_sql.query.readable import check_distinct, readable_field, to_readable
+from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.predicate import columns_of
+from lancegpu_sql.tables.naming import ROW_ID
 from lancegpu_sql.tables.snapshot import Snapshot
 
 _ADDRESS = "_rowaddr"
 _ROWS = "lancegpu_rows"
+_PLACE = re.compile(r"^LINE (\d+): ", re.MULTILINE)
 
 
 class RowFilter:
@@ -33,21 +37,28 @@ class RowFilter:
     snapshot
         The version of the table.
     predicate
-        One expression in DuckDB's SQL over its visible columns, without subqueries.
+        One expression in DuckDB's SQL over its visible columns and ``_rowid``, without subqueries.
 
     Raises
     ------
     InvalidQuery
-        It is no such expression, or names a column that the table lacks.
+        It is no such expression, or names a column that the table lacks, or one of two that are apart by case only.
     """
 
     def __init__(self, snapshot: Snapshot, predicate: str) -> None:
         self._snapshot = snapshot
+        self._predicate = predicate
         visible = snapshot.schema.names
-        wanted = columns_of(predicate, visible)
-        self._columns = list(visible) if wanted is None else list(wanted)
+        wanted = columns_of(predicate, [*visible, ROW_ID])
+        if wanted is None:
+            wanted = (*visible, ROW_ID) if ROW_ID in fold(predicate) else tuple(visible)
+        self._columns = [name for name in wanted if name != ROW_ID]
+        self._with_row_id = ROW_ID in wanted
+        stored = [snapshot.schema.field(name) for name in self._columns]
+        check_distinct(snapshot.name, stored)
+        of_rows = [ROW_ID, _ADDRESS] if self._with_row_id else [_ADDRESS]
         self._schema = pa.schema(
-            [readable_field(snapshot.schema.field(name)) for name in self._columns] + [pa.field(_ADDRESS, pa.uint64())]
+            [*map(readable_field, stored), *(pa.field(name, pa.uint64(), nullable=False) for name in of_rows)]
         )
         self._failure: LanceGpuError | None = None
         self._engine = connect()
@@ -66,7 +77,7 @@ class RowFilter:
             In memory: these addresses, and some batches of the columns that are read.
         """
         found = [np.empty(0, dtype=np.uint64)]
-        with duckdb_errors():
+        with self._condition_errors():
             cursor = self._engine.cursor()
             try:
                 cursor.register(_ROWS, pa.RecordBatchReader.from_batches(self._schema, self._rows(fragment_id)))
@@ -96,7 +107,10 @@ class RowFilter:
 
     def _rows(self, fragment_id: int) -> Iterator[Any]:
         try:
-            for batch in self._snapshot.scan(self._columns, fragment_ids=[fragment_id], row_address=True):
+            scan = self._snapshot.scan(
+                self._columns, fragment_ids=[fragment_id], row_id=self._with_row_id, row_address=True
+            )
+            for batch in scan:
                 yield to_readable(batch, self._schema)
         except LanceGpuError as exc:
             self._failure = exc  # DuckDB would pass on its words only
@@ -106,7 +120,7 @@ class RowFilter:
         """The whole query, once DuckDB has read it and found every name."""
         source = f"{_ROWS} AS {quote(self._snapshot.name)}"
         query = f"SELECT {_ADDRESS} FROM {source} WHERE (\n{predicate}\n)"  # noqa: S608  # the caller's own
-        with duckdb_errors():
+        with self._condition_errors():
             empty = self._engine.cursor()
             if empty.get_table_names(query) != {_ROWS}:  # it leaves out what is registered already
                 raise InvalidQuery(f"The condition {predicate.strip()!r} must not read other tables.")
@@ -114,3 +128,35 @@ class RowFilter:
             empty.sql(query)
             empty.close()
         return query
+
+    @contextmanager
+    def _condition_errors(self) -> Iterator[None]:
+        """Raise DuckDB's errors as ours, with the condition that it refused and the place in it."""
+        try:
+            with duckdb_errors():
+                yield
+        except InvalidQuery as exc:
+            if not isinstance(exc.__cause__, duckdb.Error):
+                raise
+            said = _as_written(exc.message, self._predicate)
+            if "Referenced column" in said:
+                said += (
+                    f"\nThe columns of {self._snapshot.name!r}: {', '.join(self._snapshot.schema.names)}, and {ROW_ID}"
+                )
+            raise InvalidQuery(
+                f"DuckDB refuses the condition {self._predicate.strip()!r}. {said}", condition=self._predicate
+            ) from exc.__cause__
+
+
+def _as_written(message: str, predicate: str) -> str:
+    """What DuckDB says of the query, in the lines of the predicate, which begins on the query's second."""
+    place = _PLACE.search(message)
+    if place is None:
+        return message.rstrip()
+    line = int(place[1]) - 1
+    if line > predicate.count("\n") + 1:
+        return "It is not complete."
+    written = f"LINE {line}: "
+    head, tail = message[: place.start()], message[place.end() :]
+    shorter = len(place[0]) - len(written)
+    return f"{head}{written}{' ' * shorter}{tail}".rstrip()

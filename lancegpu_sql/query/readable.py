@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
+
+from lancegpu_sql.errors import InvalidQuery
+from lancegpu_sql.tables.naming import alike_names
 
 _MOST_DECIMAL_DIGITS = 38
 
@@ -52,3 +57,27 @@ def to_readable(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def check_distinct(table: str, fields: Iterable[pa.Field]) -> None:
+    """Refuse columns that DuckDB would take for one another.
+
+    Raises
+    ------
+    InvalidQuery
+        Two of them, or two fields of a struct, are apart by case only; another tool made the table.
+    """
+    alike = alike_names(fields)
+    if alike is None:
+        return
+    way = (
+        f"Rename one: table.alter_column({alike[1]!r}, rename={alike[1] + '_2'!r})."
+        if "." not in alike[1]
+        else "Write the table anew with another name for one."
+    )
+    raise InvalidQuery(
+        f"Table {table!r} has {alike[0]!r} and {alike[1]!r}, which SQL does not tell apart, so that it would read one for "
+        f"the other. {way}",
+        table=table,
+        columns=alike,
+    )

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import connect, duckdb_errors, missing_table, new_cursor
+from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
@@ -181,23 +182,24 @@ class QuerySession:
     def _find_tables(self, query: _Query, cursor: duckdb.DuckDBPyConnection) -> None:
         """Open the tables that the query names."""
         made = self._made() if self._made_something else ()
-        if _ABOUT_ALL_TABLES.search(query.text):
-            for name in self._names():
-                self._add(query, name, made)
-            return
         try:
             mentioned = cursor.get_table_names(query.text)
         except duckdb.Error:
-            return  # what it names comes out when it is bound
+            mentioned = set()  # what it names comes out when it is bound
         for written in sorted(mentioned):
             self._add(query, written, made)
+        if _ABOUT_ALL_TABLES.search(query.text):
+            for name in self._names():
+                self._add(query, name, made, only_listed=True)
 
-    def _add(self, query: _Query, written: str, made: Sequence[str]) -> bool:
+    def _add(self, query: _Query, written: str, made: Sequence[str], *, only_listed: bool = False) -> bool:
         """Make the query know the table that a written name means; False where there is none."""
         assert query.tables is not None
         snapshot = self._latest(written, made)
         if snapshot is None:
             return False
+        if not only_listed:
+            check_distinct(snapshot.name, snapshot.schema)
         opened = {table.name: table for table in query.tables.values()}
         table = opened.get(snapshot.name) or TableRelation(snapshot)
         alike = next((other for other in query.tables if fold(other) == fold(written)), None)

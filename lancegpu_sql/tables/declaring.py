@@ -11,7 +11,7 @@ from lancegpu_sql.catalog.models import ComputedColumn
 from lancegpu_sql.errors import ColumnNotFound, InvalidData
 from lancegpu_sql.tables.columns import declaration_metadata, declared_fields
 from lancegpu_sql.tables.engine import lance_errors, until_committed
-from lancegpu_sql.tables.naming import check_column_names, check_free
+from lancegpu_sql.tables.naming import check_columns, check_free
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
@@ -41,7 +41,7 @@ def declare(snapshot: Snapshot, columns: Sequence[tuple[pa.Field, ComputedColumn
     InvalidData
         Lance cannot store such a type, or the table is in Lance's first file format.
     """
-    check_column_names(field.name for field, _ in columns)
+    check_columns(field for field, _ in columns)
     fields = declared_fields(columns, proof)
 
     def attempt() -> Snapshot:

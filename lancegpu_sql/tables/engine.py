@@ -22,6 +22,7 @@ from lancegpu_sql.errors import (
     TableNotFound,
     VersionNotFound,
 )
+from lancegpu_sql.tables.naming import HIDDEN_PREFIX
 
 # Lance carries few type hints; what comes through this door is Any until a room's own value holds it.
 lance: Any = importlib.import_module("lance")
@@ -42,14 +43,15 @@ _BAD_INPUT = re.compile(
     re.IGNORECASE,
 )
 _RUST_LOCATION = re.compile(r",?\s*(?:location: )?/\S+\.rs:\d+(?::\d+)?")
+_HIDDEN_COLUMN = re.compile(rf", {HIDDEN_PREFIX}[^,]*(?=,)")
 _PREFIX = re.compile(
     r"^(?:Invalid user input: |LanceError\(\w+\): |External error: |Schema error: |Execution error: )+"
 )
 
 
 def plain_message(text: str) -> str:
-    """Return what Lance said, without the places in its source and the layers it came through."""
-    first = _RUST_LOCATION.sub("", text).strip().rstrip(".,")
+    """Return what Lance said, without the places in its source, the layers it came through, and hidden columns."""
+    first = _HIDDEN_COLUMN.sub("", _RUST_LOCATION.sub("", text)).strip().rstrip(".,")
     return _PREFIX.sub("", first).split(": Schema {", 1)[0]
 
 

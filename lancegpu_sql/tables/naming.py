@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from lancegpu_sql.errors import AlreadyExists, InvalidName
 
 HIDDEN_PREFIX = "_lancegpu_"
 PROOF_PREFIX = "_lancegpu_proof_"
+ROW_ID = "_rowid"
+"""What Lance calls a row's number, which is read like a column."""
 
 # LanceDB's rule; "." and ".." would leave the folder. A leading dot is ours to refuse: such a table would be a hidden
 # folder. File systems hold 255 bytes, of which ".lance" and the mark of a table being replaced need some.
@@ -18,7 +22,7 @@ _LONGEST_TABLE_NAME = 200
 # What Lance's scanner calls its own columns. A column of that name can be made, and makes the table unreadable.
 _LANCE_COLUMNS = frozenset(
     (
-        "_rowid",
+        ROW_ID,
         "_rowaddr",
         "_rowoffset",
         "_row_created_at_version",
@@ -59,7 +63,9 @@ def check_column_names(names: Iterable[str]) -> None:
             )
         if name in _LANCE_COLUMNS:
             raise InvalidName(f"Column {name!r}: Lance keeps this name for itself.", name=name)
-        if not name or name == "*" or any(character in name for character in ".`\0"):
+        if not name:
+            raise InvalidName("A column needs a name of at least one character.", name=name)
+        if name == "*" or any(character in name for character in ".`\0"):
             raise InvalidName(
                 f"{name!r} cannot name a column: Lance reads '.', '`' and '*' as its own signs. Rename the column.",
                 name=name,
@@ -67,6 +73,44 @@ def check_column_names(names: Iterable[str]) -> None:
         if name in seen:
             raise InvalidName(f"Two columns are called {name!r}. Rename one.", name=name)
         seen.add(name)
+
+
+def check_columns(fields: Iterable[pa.Field]) -> None:
+    """Raise InvalidName unless these may be a table's columns, down to the fields of structs."""
+    columns = list(fields)
+    check_column_names(field.name for field in columns)
+    alike = alike_names(columns)
+    if alike is not None:
+        raise InvalidName(
+            f"Two columns are called {alike[0]!r} and {alike[1]!r}, which SQL does not tell apart. Rename one.",
+            name=alike[1],
+        )
+
+
+def alike_names(fields: Iterable[pa.Field]) -> tuple[str, str] | None:
+    """Return two names beside each other, at any depth of structs, that are apart by the case of A to Z only.
+
+    SQL takes both for the first.
+    """
+    siblings = list(fields)
+    seen: dict[bytes, str] = {}
+    for field in siblings:
+        first = seen.setdefault(field.name.encode().lower(), field.name)
+        if first != field.name:
+            return first, field.name
+    for field in siblings:
+        inner = alike_names(_children(field.type))
+        if inner is not None:
+            return f"{field.name}.{inner[0]}", f"{field.name}.{inner[1]}"
+    return None
+
+
+def _children(kind: pa.DataType) -> list[pa.Field]:
+    if not pa.types.is_nested(kind):
+        return []
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _children(kind.value_type)
+    return [kind.field(at) for at in range(kind.num_fields)]
 
 
 def check_free(table: str, present: Iterable[str], names: Iterable[str]) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import ComputedColumn
-from lancegpu_sql.errors import ColumnNotFound, InvalidQuery, NotFound
+from lancegpu_sql.errors import ColumnNotFound, InvalidData, InvalidQuery, NotFound
 from lancegpu_sql.tables import column_file, declaring, publishing
 from lancegpu_sql.tables.column_file import ColumnFile
 from lancegpu_sql.tables.columns import declared_in
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
-from lancegpu_sql.tables.naming import is_hidden
+from lancegpu_sql.tables.naming import ROW_ID, is_hidden
 from lancegpu_sql.tables.publishing import Publication
 from lancegpu_sql.tables.windows import Windows
 
@@ -222,17 +222,22 @@ class Snapshot:
                     yield batch
                 windows.learn(window.rows, size_bytes)
 
-    def to_reader(self, columns: Sequence[str] | None = None) -> pa.RecordBatchReader:
-        """Return the live rows as a stream: the columns that users see, or those named."""
+    def to_reader(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.RecordBatchReader:
+        """Return the live rows as a stream: the columns that users see, or those named, ``_rowid`` among them.
+
+        `where` is a condition in Lance's SQL.
+        """
         names = self._known(columns)
-        with lance_errors(self.name):
-            reader: pa.RecordBatchReader = self._dataset.scanner(columns=names, blob_handling="all_binary").to_reader()
+        with lance_errors(self.name, InvalidData if where is None else InvalidQuery):
+            reader: pa.RecordBatchReader = self._dataset.scanner(
+                columns=names, filter=where, blob_handling="all_binary"
+            ).to_reader()
             return reader
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the live rows as one Arrow table."""
-        with lance_errors(self.name):
-            return self.to_reader(columns).read_all()
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
+        """Return the live rows, or those for which a condition (Lance's SQL) is true, as one Arrow table."""
+        with lance_errors(self.name, InvalidData if where is None else InvalidQuery):
+            return self.to_reader(columns, where).read_all()
 
     def head(self, rows: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the first rows."""
@@ -262,7 +267,8 @@ class Snapshot:
         if columns is None:
             return list(self.schema.names)
         for name in columns:
-            self.field_id(name)
+            if name != ROW_ID:
+                self.field_id(name)
         return list(columns)
 
     def _lance_fragment(self, fragment_id: int) -> Any:

@@ -14,7 +14,7 @@ from lancegpu_sql.errors import AlreadyExists, InvalidName, StorageError, TableN
 from lancegpu_sql.tables import changes
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.folders import exchange, remove_folder, remove_old_folders
-from lancegpu_sql.tables.naming import check_column_names, check_table_name, is_table_name
+from lancegpu_sql.tables.naming import check_columns, check_table_name, is_table_name
 from lancegpu_sql.tables.rewriting import rewrite
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.sources import converted, without_declarations
@@ -114,7 +114,7 @@ class TableStore:
             raise AlreadyExists(
                 f"There is a table {name!r} already. Open it, or create with mode='overwrite'.", table=name
             )
-        check_column_names(reader.schema.names)
+        check_columns(reader.schema)
         self._make_folder()
         if exists and self.open(name).has_stable_row_ids:
             return self._write(name, self.path_of(name), reader, "overwrite")

@@ -221,3 +221,17 @@ def test_a_query_reads_one_version_of_a_table_that_changes_while_it_is_read(fold
     reader.read_next_batch()
     folder.write("reviews", {"id": [9], "text": ["new"]}, mode="overwrite")
     assert set(reader.read_all()["id"].unique().to_pylist()) <= {1, 2, 3}
+
+
+def test_a_table_whose_columns_sql_would_mix_up_is_refused(folder: LanceFolder, session: QuerySession):
+    folder.write("mixed", {"A": [10], "a": [1]})
+    with pytest.raises(InvalidQuery, match=r"'mixed' has 'A' and 'a'.*alter_column\('a', rename='a_2'\)"):
+        session.sql('SELECT "A", a FROM mixed')
+    with pytest.raises(InvalidQuery, match="does not tell apart"):
+        session.sql("CREATE TEMP VIEW v AS SELECT a FROM mixed")
+
+
+def test_such_a_table_does_not_keep_the_others_from_being_listed(folder: LanceFolder, session: QuerySession):
+    folder.write("mixed", {"A": [10], "a": [1]})
+    assert len(session.sql("SHOW ALL TABLES").fetchall()) == 2
+    assert session.sql("SELECT count(*) FROM reviews").fetchall() == [(3,)]

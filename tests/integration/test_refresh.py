@@ -354,6 +354,14 @@ def test_where_recomputes_the_matching_rows_current_or_not(make: Make, calls: Ca
     assert calls.take() == Counter([6])
 
 
+def test_where_may_name_a_row_by_its_id(make: Make, calls: Calls) -> None:
+    table = make()
+    table.refresh_column("y")
+    calls.take()
+    assert table.refresh_column("y", where="_rowid = 1").rows_assigned == 1
+    assert calls.take() == Counter([2])
+
+
 @pytest.mark.parametrize("where", ["nonsense(", "missing_column = 1"])
 def test_a_predicate_that_is_none_is_refused_before_it_is_a_job(shop: Database, make: Make, where: str) -> None:
     table = make()

@@ -120,3 +120,14 @@ def test_blobs_are_read_as_bytes(store: TableStore) -> None:
     blobs = pa.table([lance.blob_array([b"1", None])], schema=pa.schema([lance.blob_field("b")]))
     lance.write_dataset(blobs, str(store.path_of("b")))
     assert store.open("b").to_arrow().to_pydict() == {"b": [b"1", None]}
+
+
+def test_a_row_is_found_by_its_row_id(table: Snapshot) -> None:
+    assert table.to_arrow(["_rowid", "id"], where="_rowid = 3").to_pydict() == {"_rowid": [3], "id": [4]}
+    assert table.head(2, ["id", "_rowid"]).to_pydict() == {"id": [1, 2], "_rowid": [0, 1]}
+
+
+def test_a_wrong_condition_names_the_columns_but_not_the_hidden_ones(table: Snapshot) -> None:
+    with pytest.raises(InvalidQuery, match=r"zz.*id, text, y") as caught:
+        table.to_arrow(where="zz = 1")
+    assert PROOF not in caught.value.message

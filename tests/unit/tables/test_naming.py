@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from lancegpu_sql.errors import InvalidName
-from lancegpu_sql.tables.naming import check_column_names, check_table_name, is_hidden, is_table_name
+from lancegpu_sql.tables.naming import (
+    alike_names,
+    check_column_names,
+    check_columns,
+    check_table_name,
+    is_hidden,
+    is_table_name,
+)
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.d", "_x", "-x", "1", "x" * 200])
@@ -42,3 +50,29 @@ def test_two_columns_of_one_name_are_refused() -> None:
 def test_a_proof_is_hidden() -> None:
     assert is_hidden("_lancegpu_proof_vec")
     assert not is_hidden("_rowid")
+
+
+def test_a_column_without_a_name_is_told_so() -> None:
+    with pytest.raises(InvalidName, match="needs a name"):
+        check_column_names([""])
+
+
+INNER = pa.struct([("A", pa.int64()), ("a", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("schema", "alike"),
+    [
+        ({"A": pa.int64(), "b": pa.int64(), "a": pa.utf8()}, ("A", "a")),
+        ({"s": INNER}, ("s.A", "s.a")),
+        ({"s": pa.list_(INNER)}, ("s.A", "s.a")),
+        ({"É": pa.int64(), "é": pa.int64(), "s": pa.map_(pa.utf8(), pa.int64())}, None),
+    ],
+)
+def test_names_apart_by_case_only_are_found_at_any_depth(schema: dict[str, pa.DataType], alike: object) -> None:
+    assert alike_names(pa.schema(schema)) == alike
+
+
+def test_columns_that_sql_does_not_tell_apart_are_refused() -> None:
+    with pytest.raises(InvalidName, match="'A' and 'a', which SQL does not tell apart"):
+        check_columns(pa.schema({"A": pa.int64(), "a": pa.int64()}))

@@ -167,7 +167,8 @@ class RowFailed(FunctionFailed):
     """The Function raised on a row.
 
     `row_id` (or `row_ids`, where the Function takes whole batches), `arguments`, `error_type` and `user_traceback`
-    say on which and how.
+    say on which and how. The row itself is `table.to_arrow(where="_rowid = …")`; `refresh_column(…, where="_rowid = …")`
+    computes it alone.
     """
 
 
@@ -208,6 +209,35 @@ class StillWaiting(LanceGpuError):
 
     http_status = 202
     retryable = True
+
+
+class PlacementError(LanceGpuError):
+    """The place where workers run is at fault, or what was asked of it."""
+
+
+class InvalidPlacement(PlacementError):
+    """Workers cannot be placed as things are set up; the message says what to change."""
+
+    http_status = 400
+
+
+class ClusterUnreachable(PlacementError):
+    """The cluster's API server does not answer, or asks to come back later."""
+
+    http_status = 503
+    retryable = True
+
+
+class ClusterRefused(PlacementError):
+    """The cluster refused a call; `verb` and `resource` say which, `said` how it put it."""
+
+    http_status = 400
+
+
+class ClusterForbidden(ClusterRefused):
+    """The cluster forbids it: by its access rules, a quota, or an admission policy."""
+
+    http_status = 403
 
 
 class StorageError(LanceGpuError):

@@ -42,7 +42,8 @@ def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> La
     row_id = rows.row_ids[index].as_py()
     (arguments,) = rows.arguments.slice(index, 1).to_pylist()
     return RowFailed(
-        f"{_name(load)} raised {failure.message}\non row {row_id} with {_shown(arguments)}\n{failure.traceback}".rstrip(),
+        f"{_name(load)} raised {failure.message}\non row {row_id} with {_shown(arguments)}\n"
+        f"(table.to_arrow(where='_rowid = {row_id}') gives the row)\n{failure.traceback}".rstrip(),
         row_id=row_id,
         row_ids=[row_id],
         arguments=arguments,

@@ -27,7 +27,9 @@ def test_a_row_that_raised_is_named_with_its_id_and_arguments():
 
 def test_the_message_says_what_happened_where_and_shows_the_users_traceback():
     message = call_error(LOAD, ROWS, raised(1)).message
-    assert message.startswith("score version 3 raised ValueError: bad\non row 101 with number=6\nTraceback")
+    assert message.startswith("score version 3 raised ValueError: bad\non row 101 with number=6\n")
+    assert "to_arrow(where='_rowid = 101')" in message
+    assert message.endswith("Traceback …\nValueError: bad")
 
 
 def test_a_batch_that_raised_names_its_rows():

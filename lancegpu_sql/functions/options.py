@@ -22,6 +22,14 @@ DEVICE_VARIABLES = frozenset(
         "CUDA_VISIBLE_DEVICES",
         "CUDA_DEVICE_ORDER",
         "NVIDIA_VISIBLE_DEVICES",
+        "NVIDIA_DRIVER_CAPABILITIES",
+        "NVIDIA_MIG_CONFIG_DEVICES",
+        "NVIDIA_MIG_MONITOR_DEVICES",
+        "NVIDIA_IMEX_CHANNELS",
+        "NVIDIA_GDS",
+        "NVIDIA_GDRCOPY",
+        "NVIDIA_MOFED",
+        "NVIDIA_NVSWITCH",
         "HIP_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",
         "GPU_DEVICE_ORDINAL",
@@ -29,6 +37,11 @@ DEVICE_VARIABLES = frozenset(
     }
 )
 """The placement's to set: a worker's devices are leased to it, and a Function that set these could reach another job's."""
+
+
+def is_placement_variable(name: str) -> bool:
+    """Tell whether an environment variable is the placement's to set."""
+    return name in DEVICE_VARIABLES or name.startswith("LANCEGPU_")
 
 
 @dataclass(frozen=True)
@@ -126,6 +139,6 @@ def checked_env(env: Any) -> dict[str, str]:
             raise InvalidFunction(f"env: the value of {name} is a string, not {value!r}: write {str(value)!r}.")
         if "\0" in value:
             raise InvalidFunction(f"env: the value of {name} holds a zero byte, which no environment can carry.")
-        if name in DEVICE_VARIABLES or name.startswith("LANCEGPU_"):
+        if is_placement_variable(name):
             raise InvalidFunction(f"env: {name} is set by the placement; choose devices with gpu_class and gpus.")
     return dict(sorted(env.items()))

@@ -6,7 +6,38 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from lancegpu_sql.placement.merge_patch import merged
+from lancegpu_sql.placement.pod_fields import (
+    MANAGED_BY,
+    OWN_PREFIX,
+    Annotations,
+    Declared,
+    DeviceClaim,
+    DnsName,
+    Environment,
+    Image,
+    ImageRule,
+    LabelKey,
+    Labels,
+    LabelValue,
+    ResourceName,
+    Volume,
+    no_names_twice,
+)
+from lancegpu_sql.placement.pod_security import skeleton, weaknesses
 
 _BYTES_PER_UNIT = {
     **{unit: 1000**power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
@@ -29,12 +60,7 @@ def parse_bytes(value: object) -> object:
 SizeBytes = Annotated[PositiveInt, BeforeValidator(parse_bytes)]
 
 
-class _Model(BaseModel):
-    # Strict: `max_workers: yes` or a number in quotes is an operator's slip, not a number.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Toleration(_Model):
+class Toleration(Declared):
     """One toleration, as a pod spells it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, validate_by_alias=True, validate_by_name=True)
@@ -46,7 +72,7 @@ class Toleration(_Model):
     toleration_seconds: int | None = Field(default=None, alias="tolerationSeconds")
 
 
-class LocalDevices(_Model):
+class LocalDevices(Declared):
     """The devices of a class on this machine: real ones by NVML's numbers, all of them, or simulated ones."""
 
     devices: Literal["auto"] | Annotated[tuple[NonNegativeInt, ...], Field(strict=False)] | None = None
@@ -61,34 +87,93 @@ class LocalDevices(_Model):
         return self
 
 
-class GpuClass(_Model):
+class GpuClass(Declared):
     """A pool of like devices, by the name that Functions ask for.
 
     Parameters
     ----------
     name
         Letters, digits, ``-``, ``_`` and ``.``; at most 63.
-    resource_name, node_selector, tolerations
-        How a cluster knows the pool's nodes and devices, as in a pod.
     gpu_model, gpu_memory_bytes
         What the hardware is, for people; a number of bytes or a text such as ``24GiB``.
     max_gpu_count_per_worker
-        The most devices one worker may ask for; None sets no limit.
+        The most devices one worker may ask for; None sets no limit. 1 where devices are shared.
     max_workers
         The most workers of the class at a time (local: on this host); None sets no limit.
+    sharing
+        ``mig`` and ``time_sliced`` devices are parts of one: a worker gets one of them.
     local
         The devices of the class on this machine; None means it has none here.
+    resource_name, device_claim
+        What a pod asks for: devices of a device plugin, or a claim of Dynamic Resource Allocation.
+    node_selector, tolerations, affinity, spot, runtime_class_name, priority_class_name, queue
+        How a cluster knows the pool's nodes and when a pod may have one, as in a pod. `spot` tolerates the taints of
+        nodes that may be taken away at short notice; `queue` is one of Kueue's.
+    service_account, image, image_pull_secrets, allowed_images
+        What a worker's pod runs, and as whom; `allowed_images` limits what an image named elsewhere may be.
+    env, volumes, labels, annotations
+        More of them for each pod.
+    cpu, memory_bytes, ephemeral_storage_bytes, shared_memory_bytes
+        What a worker has beside its devices; shared memory is ``/dev/shm``.
+    pod_overrides, allow_insecure_overrides
+        A JSON merge patch of the pod; whether it may take away what the restricted Pod Security Standard asks for.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
-    resource_name: str = "nvidia.com/gpu"
-    node_selector: dict[str, str] = {}
+    resource_name: ResourceName = "nvidia.com/gpu"
+    node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict)
     tolerations: Annotated[tuple[Toleration, ...], Field(strict=False)] = ()
     gpu_model: str | None = None
     gpu_memory_bytes: SizeBytes | None = None
     max_gpu_count_per_worker: PositiveInt | None = None
     max_workers: PositiveInt | None = None
+    sharing: Literal["exclusive", "mig", "time_sliced"] = "exclusive"
     local: LocalDevices | None = None
+    device_claim: DeviceClaim | None = None
+    affinity: dict[Literal["nodeAffinity", "podAffinity", "podAntiAffinity"], JsonValue] = Field(default_factory=dict)
+    spot: bool = False
+    runtime_class_name: DnsName | None = None
+    priority_class_name: DnsName | None = None
+    queue: DnsName | None = None
+    service_account: DnsName | None = None
+    image: Image | None = None
+    image_pull_secrets: Annotated[tuple[DnsName, ...], Field(strict=False)] = ()
+    allowed_images: Annotated[tuple[ImageRule, ...], Field(strict=False)] | None = None
+    env: Environment = Field(default_factory=dict)
+    volumes: Annotated[tuple[Volume, ...], Field(strict=False), AfterValidator(no_names_twice)] = ()
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+    cpu: Annotated[float, Field(gt=0)] | None = None
+    memory_bytes: SizeBytes | None = None
+    ephemeral_storage_bytes: SizeBytes | None = None
+    shared_memory_bytes: SizeBytes | None = None
+    allow_insecure_overrides: bool = False
+    pod_overrides: dict[Literal["metadata", "spec"], JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shared_devices_come_singly(cls, spec: Any) -> Any:
+        shared = isinstance(spec, dict) and spec.get("sharing") in ("mig", "time_sliced")
+        return {"max_gpu_count_per_worker": 1, **spec} if shared else spec
+
+    @field_validator("pod_overrides")
+    @classmethod
+    def _overrides_keep_the_pod_what_it_is(cls, overrides: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        _check_metadata(overrides.get("metadata", {}))
+        found = () if info.data.get("allow_insecure_overrides") else _weakened(overrides)
+        if found:
+            raise ValueError(f"{'; '.join(found)} (or set allow_insecure_overrides: true)")
+        return overrides
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> GpuClass:
+        if self.device_claim is not None and "resource_name" in self.model_fields_set:
+            raise ValueError("give either resource_name (device plugin) or device_claim (Dynamic Resource Allocation)")
+        if self.sharing != "exclusive" and self.max_gpu_count_per_worker != 1:
+            raise ValueError(f"with sharing: {self.sharing} a worker gets one device: max_gpu_count_per_worker is 1")
+        if self.memory_bytes and self.shared_memory_bytes and self.shared_memory_bytes > self.memory_bytes:
+            raise ValueError("shared_memory_bytes is part of memory_bytes, and cannot be more")
+        return self
 
     @property
     def simulated(self) -> bool:
@@ -103,6 +188,22 @@ class GpuClass(_Model):
     def from_spec(cls, spec: dict[str, Any]) -> GpuClass:
         """Return the class that `spec` describes."""
         return cls.model_validate(spec)
+
+
+def _check_metadata(metadata: Any) -> None:
+    if not isinstance(metadata, dict) or metadata.keys() - {"labels", "annotations"}:
+        raise ValueError("of metadata only labels and annotations can be overridden")
+    keys = [key for part in metadata.values() for key in (part if isinstance(part, dict) else {"it": None})]
+    own = [key for key in keys if key in ("it", MANAGED_BY) or key.startswith(OWN_PREFIX)]
+    if own:
+        raise ValueError(f"metadata: {', '.join(own)} is the program's own, by which it finds its workers again")
+
+
+def _weakened(overrides: dict[str, Any]) -> tuple[str, ...]:
+    try:
+        return weaknesses(merged(skeleton(), overrides))
+    except (TypeError, AttributeError, KeyError):
+        return ("this is no part of a pod",)
 
 
 def diff(old: Iterable[GpuClass], new: Iterable[GpuClass]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from lancegpu_sql.errors import InvalidGpuClass
 from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, Toleration, duplicate_names
+from lancegpu_sql.placement.pod_fields import DeviceAlternative, DeviceClaim, Volume
 
 if TYPE_CHECKING:
     import yaml
@@ -120,8 +121,15 @@ def _line_of(lines: dict[KeyPath, int], where: KeyPath) -> int:
 
 
 def _keys_at(location: Sequence[int | str]) -> tuple[str, ...]:
-    nested: dict[str, type[BaseModel]] = {"local": LocalDevices, "tolerations": Toleration}
+    nested: dict[str, type[BaseModel]] = {
+        "local": LocalDevices,
+        "tolerations": Toleration,
+        "volumes": Volume,
+        "device_claim": DeviceClaim,
+    }
     model = nested.get(str(location[0]), GpuClass) if len(location) > 1 else GpuClass
+    if location[:2] == ("device_claim", "first_available") and len(location) > 2:
+        model = DeviceAlternative
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 

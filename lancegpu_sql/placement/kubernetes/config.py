@@ -1,0 +1,121 @@
+"""What a Kubernetes placement is told once, for all its workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.placement.images import parse_image
+
+GPU_NODE_LABELS = (
+    "nvidia.com/gpu.present",  # NVIDIA's GPU operator
+    "cloud.google.com/gke-accelerator",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "k8s.amazonaws.com/accelerator",
+    "kubernetes.azure.com/accelerator",
+)
+"""Labels by which clusters mark their GPU nodes."""
+
+_GIB = 1024**3
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class CpuRung:
+    """One size of CPU workers: what a pod of it asks for, at least."""
+
+    name: str
+    cpus: float
+    memory_bytes: int
+
+
+DEFAULT_CPU_RUNGS = (
+    CpuRung("small", cpus=1, memory_bytes=2 * _GIB),
+    CpuRung("medium", cpus=2, memory_bytes=8 * _GIB),
+    CpuRung("large", cpus=4, memory_bytes=32 * _GIB),
+)
+
+
+@dataclass(frozen=True)
+class KubernetesConfig:
+    """Where workers run, what they run, and how patient the placement is.
+
+    Parameters
+    ----------
+    namespace
+        Where pods and Secrets are made.
+    context, kubeconfig, in_cluster
+        How the API server is reached: a context of a kubeconfig file (None: the current one, the usual file), or the
+        service account of the pod that this process runs in; ``"auto"`` takes the second where there is one.
+    image, service_account
+        Of workers whose GPU class names none.
+    python
+        The interpreter in the image.
+    worker_port
+        Where a worker listens, in its own pod.
+    orphan_seconds
+        After how long without its owner a worker ends by itself.
+    termination_grace_seconds
+        How long a worker that must go may take to finish or hand back the batch in flight.
+    image_pull_grace_seconds
+        How long an image that cannot be pulled is waited for.
+    cpu_rungs
+        The sizes of CPU workers, smallest first.
+    cpu_node_selector
+        The nodes of CPU workers.
+    gpu_node_labels
+        CPU workers stay off nodes that carry one of these labels.
+    request_timeout_seconds, queries_per_second, query_burst
+        Of calls to the API server.
+
+    Raises
+    ------
+    InvalidInput
+        A value that cannot be.
+    """
+
+    namespace: str
+    context: str | None = None
+    kubeconfig: str | None = None
+    in_cluster: bool | Literal["auto"] = "auto"
+    image: str | None = None
+    service_account: str | None = None
+    python: str = "python"
+    worker_port: int = 7861
+    orphan_seconds: float = 60.0
+    termination_grace_seconds: int = 30
+    image_pull_grace_seconds: float = 300.0
+    cpu_rungs: tuple[CpuRung, ...] = DEFAULT_CPU_RUNGS
+    cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
+    gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
+    request_timeout_seconds: float = 30.0
+    queries_per_second: float = 20.0
+    query_burst: int = 40
+
+    def __post_init__(self) -> None:
+        if not _NAMESPACE.fullmatch(self.namespace):
+            raise InvalidInput(f"{self.namespace!r} cannot name a namespace: use a-z, 0-9 and -, at most 63.")
+        if self.image is not None:
+            try:
+                parse_image(self.image)
+            except ValueError as exc:
+                raise InvalidInput(str(exc), image=self.image) from exc
+        # Below 1024 a worker, which is never root, could not listen everywhere.
+        if not 1024 <= self.worker_port <= 65535:
+            raise InvalidInput(f"worker_port is a number from 1024 to 65535, not {self.worker_port}.")
+        if self.in_cluster is True and (self.context or self.kubeconfig):
+            raise InvalidInput("in_cluster=True uses the pod's own service account: leave context and kubeconfig out.")
+        if not self.cpu_rungs:
+            raise InvalidInput("cpu_rungs is empty: CPU workers would have no size.")
+        for name in (
+            "orphan_seconds",
+            "termination_grace_seconds",
+            "request_timeout_seconds",
+            "queries_per_second",
+            "query_burst",
+        ):
+            if getattr(self, name) <= 0:
+                raise InvalidInput(f"{name} is more than 0, not {getattr(self, name)}.")

@@ -15,11 +15,11 @@ from lancegpu_sql.functions.decorator import function
 from lancegpu_sql.version import __version__
 
 if TYPE_CHECKING:
-    from lancegpu_sql.database import connect
+    from lancegpu_sql.database import Database, JobHandle, Table, connect
 
-__all__ = ["__version__", "col", "connect", "errors", "function"]
+__all__ = ["Database", "JobHandle", "Table", "__version__", "col", "connect", "errors", "function"]
 
-_LATER = {"connect": "lancegpu_sql.database"}
+_LATER = dict.fromkeys(("Database", "JobHandle", "Table", "connect"), "lancegpu_sql.database")
 
 
 def __getattr__(name: str) -> Any:

@@ -135,7 +135,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            told = f"{sources[name]}={first['input']!r} does not suit: {first['msg']}. {cls.model_fields[name].description}"
+            told = f"{sources[name]}={first['input']!r} does not suit: it {requirement(first)}. "
+            told += f"{cls.model_fields[name].description}"
             raise InvalidInput(told, setting=name) from error
 
     @classmethod
@@ -153,3 +154,39 @@ def _suggestion(name: str, spelled: str, known: Iterable[str]) -> str:
     if not close:
         return ""
     return f" Did you mean {PREFIX + close[0].upper() if spelled.startswith(PREFIX) else close[0]}?"
+
+
+def requirement(fault: Mapping[str, Any]) -> str:
+    """Return what a value should have been, from pydantic's account of it, in words that suit after its name."""
+    bounds = fault.get("ctx", {})
+    match fault["type"]:
+        case "greater_than":
+            return f"must be more than {_number(bounds['gt'])}"
+        case "greater_than_equal":
+            return f"must be {_number(bounds['ge'])} or more"
+        case "less_than_equal":
+            return f"must be {_number(bounds['le'])} or less"
+        case "literal_error":
+            return f"must be {bounds['expected']!s}"
+        case "finite_number":
+            return "must be a number, and not an endless one"
+        case "string_type":
+            return "must be a text"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "must be a mapping of names to values"
+        case "tuple_type" | "list_type":
+            return "must be a list"
+        case kind if kind.startswith("int_"):
+            return "must be a whole number"
+        case kind if kind.startswith("float_"):
+            return "must be a number"
+        case kind if kind.startswith("bool_"):
+            return "must be true or false"
+        case kind if kind.startswith("path_"):
+            return "must be a path"
+        case _:
+            return str(fault["msg"]).removeprefix("Value error, ")
+
+
+def _number(bound: float) -> str:
+    return str(int(bound) if bound == int(bound) else bound)

@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.database import arguments
 from lancegpu_sql.database.functions import registered
+from lancegpu_sql.database.gpu_classes import check_runs_on
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.functions.binding import Binding
@@ -68,6 +70,7 @@ def add_columns(services: Services, snapshot: Snapshot, added: Any) -> None:
             "add_columns() takes a mapping of names to bindings or SQL expressions, or a binding alone, "
             f"not {type(added).__name__}"
         )
+    arguments.names(added, "the columns to add")
     bindings = {name: value for name, value in added.items() if isinstance(value, Binding)}
     expressions = {name: value for name, value in added.items() if isinstance(value, str)}
     for name, value in added.items():
@@ -109,7 +112,9 @@ def alter_column(
 
 def check_refresh(services: Services, snapshot: Snapshot, target: Target, options: RefreshOptions) -> None:
     """Refuse a refresh that could not run, before it becomes a job."""
-    check_options(declared_function(services.catalog, target.table, target.declaration), options)
+    function = declared_function(services.catalog, target.table, target.declaration)
+    check_options(function, options)
+    check_runs_on(services, function, options.gpu_class)
     if options.where is not None:
         # DuckDB, which alone knows whether a predicate is one, is loaded only for those who give one.
         from lancegpu_sql.query.filter import RowFilter
@@ -121,6 +126,7 @@ def update_expressions(values: Mapping[str, Any] | None, values_sql: Mapping[str
     """Return what to set as SQL expressions."""
     if (values is None) == (values_sql is None):
         raise InvalidInput("update() takes either values={column: value} or values_sql={column: expression}")
+    arguments.names(arguments.mapping(values_sql if values is None else values, "values"), "the columns of an update")
     if values_sql is not None:
         return dict(values_sql)
     # sqlglot takes 40 ms to load, and few programs update values.

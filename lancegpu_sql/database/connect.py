@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.database import arguments
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
 from lancegpu_sql.database.services import PRIVATE_FOLDER, Services
@@ -87,14 +88,19 @@ def _settings(
     settings: Settings | None, gpu_classes: str | os.PathLike[str] | None, overrides: dict[str, Any]
 ) -> Settings:
     if gpu_classes is not None:
-        overrides["gpu_classes"] = Path(gpu_classes)
+        overrides["gpu_classes"] = Path(arguments.path(gpu_classes, "gpu_classes"))
     if settings is None:
         return Settings.load(**overrides)
+    if not isinstance(settings, Settings):
+        raise InvalidInput(
+            "settings= takes lancegpu_sql.settings.Settings as a whole; write single settings as keywords, such as "
+            "connect(uri, max_workers=4)"
+        )
     return Settings.load({}, **settings.model_dump(exclude_unset=True), **overrides) if overrides else settings
 
 
 def _local_folder(uri: str | os.PathLike[str]) -> Path:
-    text = os.fspath(uri)
+    text = arguments.path(uri, "the folder of a database")
     if "://" in text:
         raise InvalidInput(f"{text!r} is no local folder; this release opens databases in local folders only", uri=text)
     if not text:

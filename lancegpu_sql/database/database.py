@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, JobState
-from lancegpu_sql.database import functions, gpu_classes
+from lancegpu_sql.catalog.models import EventRecord, FunctionVersion, JobRecord, JobState
+from lancegpu_sql.database import arguments, functions, gpu_classes
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, resume, show
 from lancegpu_sql.database.services import Services
@@ -37,21 +37,25 @@ class Database:
     """
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        self._held = services
         self._session: QuerySession | None = None
 
     def __repr__(self) -> str:
-        return f"<database {self.uri}>"
+        return f"<database {self.uri}{', closed' if self._held.closed.is_set() else ''}>"
+
+    @property
+    def _services(self) -> Services:
+        return self._held.check_open()
 
     @property
     def uri(self) -> str:
         """The folder of the tables."""
-        return self._services.tables.uri
+        return self._held.tables.uri
 
     @property
     def settings(self) -> Settings:
         """The settings it was opened with."""
-        return self._services.settings
+        return self._held.settings
 
     # Tables
 
@@ -77,9 +81,10 @@ class Database:
         ------
         AlreadyExists, InvalidName, InvalidData, StorageError
         """
+        arguments.text(name, "the name of a table")
         rows = [] if data is None and schema is not None else data
         self._services.tables.create(name, reader_of(rows, schema), mode)
-        return Table(self._services, name)
+        return Table(self._held, name)
 
     def open_table(self, name: str) -> Table:
         """Return a handle to a table.
@@ -88,8 +93,8 @@ class Database:
         ------
         TableNotFound
         """
-        self._services.tables.open(name)
-        return Table(self._services, name)
+        self._services.tables.open(arguments.text(name, "the name of a table"))
+        return Table(self._held, name)
 
     def table_names(self) -> list[str]:
         """Return the names of the tables, sorted."""
@@ -103,7 +108,7 @@ class Database:
         TableNotFound
             Unless `missing_ok`.
         """
-        self._services.tables.drop(name, missing_ok=missing_ok)
+        self._services.tables.drop(arguments.text(name, "the name of a table"), missing_ok=missing_ok)
         self._services.catalog.drop_proofs_under(proofs_of_table(name))
 
     def convert_table(self, name: str) -> Table:
@@ -115,8 +120,8 @@ class Database:
         CommitConflict
             It was changed meanwhile; nothing was done.
         """
-        self._services.tables.convert(name)
-        return Table(self._services, name)
+        self._services.tables.convert(arguments.text(name, "the name of a table"))
+        return Table(self._held, name)
 
     # Functions
 
@@ -171,7 +176,8 @@ class Database:
             The file cannot be imported.
         GpuClassNotFound
         """
-        return functions.register_file(self._services, path, name)
+        arguments.text(name, "the name of a Function", none=True)
+        return functions.register_file(self._services, arguments.path(path, "the file of Functions"), name)
 
     def get_function(self, name: str, version: int | None = None) -> RegisteredFunction:
         """Return a registered Function, to be bound to columns: its latest version, or the one asked for.
@@ -180,7 +186,11 @@ class Database:
         ------
         FunctionNotFound
         """
-        return registry.get_function(self._services.catalog, name, version)
+        return registry.get_function(
+            self._services.catalog,
+            arguments.text(name, "the name of a Function"),
+            arguments.count(version, "version", least=1, none=True),
+        )
 
     def list_functions(self) -> list[FunctionVersion]:
         """Return the latest version of each Function, by name."""
@@ -195,7 +205,7 @@ class Database:
         ------
         FunctionNotFound, InvalidFunction, GpuClassNotFound
         """
-        return functions.alter_function(self._services, name, placement)
+        return functions.alter_function(self._services, arguments.text(name, "the name of a Function"), placement)
 
     def drop_function(self, name: str, version: int | None = None) -> None:
         """Forget a Function, or one version of it.
@@ -206,6 +216,8 @@ class Database:
         InUse
             A column is computed by it; `users` names it.
         """
+        arguments.text(name, "the name of a Function")
+        arguments.count(version, "version", least=1, none=True)
         functions.drop_function(self._services, name, version)
 
     # GPU classes
@@ -222,7 +234,9 @@ class Database:
         InvalidGpuClass
             The file is wrong; nothing was changed.
         """
-        return gpu_classes.apply_gpu_classes(self._services.catalog, path, dry_run=dry_run)
+        return gpu_classes.apply_gpu_classes(
+            self._services, arguments.path(path, "the file of GPU classes"), dry_run=dry_run
+        )
 
     # Queries
 
@@ -241,32 +255,40 @@ class Database:
         InvalidQuery
             It does not parse, bind or run; or it would write.
         """
+        tables = self._services.tables
         if self._session is None:
             # DuckDB is loaded by the first query.
             from lancegpu_sql.query.session import QuerySession
 
-            tables = self._services.tables
             self._session = QuerySession(lambda name: tables.open(name) if tables.exists(name) else None, tables.names)
-        return self._session.sql(text, parameters)
+        return self._session.sql(arguments.text(text, "the query"), parameters)
 
     # Jobs
 
     def list_jobs(
-        self, table: str | None = None, states: list[JobState | str] | None = None, limit: int | None = None
+        self, table: str | None = None, states: Sequence[JobState | str] | None = None, limit: int | None = None
     ) -> list[JobRecord]:
         """Return what is known of the jobs, newest first; those whose process died are seen as such."""
+        wanted = arguments.states(states)
+        arguments.text(table, "table", none=True)
+        arguments.count(limit, "limit", none=True)
         settle_dead(self._services.catalog)
-        wanted = None if states is None else [JobState(state) for state in states]
         return self._services.catalog.jobs(table=table, states=wanted, limit=limit)
 
     def get_job(self, job_id: str) -> JobHandle[Any]:
         """Return a handle to a job, whichever process runs it.
 
+        Parameters
+        ----------
+        job_id
+            Its id, or the beginning or end of it (from 4 characters on) that no other job has; so wherever a job is
+            named.
+
         Raises
         ------
         JobNotFound
         """
-        return followed(self._services, job_id)
+        return followed(self._services, arguments.text(job_id, "the id of a job"))
 
     open_job = get_job
 
@@ -297,7 +319,19 @@ class Database:
 
     def resume_job_async(self, job_id: str) -> JobHandle[Any]:
         """Go on with a job in a thread of this process; see `resume_job`."""
-        return resume(self._services, job_id)
+        return resume(self._services, arguments.text(job_id, "the id of a job"))
+
+    # Events
+
+    def list_events(self, subject: str | None = None) -> list[EventRecord]:
+        """Return what happened here, oldest first: to Functions, GPU classes and jobs.
+
+        Parameters
+        ----------
+        subject
+            Of one only: ``function NAME``, ``gpu classes`` or ``job``.
+        """
+        return self._services.catalog.events(subject=arguments.text(subject, "subject", none=True))
 
     # Life
 
@@ -305,7 +339,7 @@ class Database:
         """Stop this process's jobs (they can be resumed), end its workers, close the catalog."""
         if self._session is not None:
             self._session.close()
-        self._services.close()
+        self._held.close()
 
     def __enter__(self) -> Self:
         return self

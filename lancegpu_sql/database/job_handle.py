@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from lancegpu_sql.catalog.models import EventRecord, JobRecord, JobState, Progress, WaitingOn
 from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.database import arguments
 from lancegpu_sql.jobs.following import FollowedJob
 from lancegpu_sql.jobs.log import read_log
 from lancegpu_sql.jobs.running import RunningJob
@@ -73,15 +74,15 @@ class JobHandle(Generic[Result]):
         JobFailed, Cancelled
             How a job of another process ended. One of this process raises the very error that ended it.
         """
-        return self._read_result(self._job.wait(timeout))
+        return self._read_result(self._job.wait(arguments.seconds(timeout, "timeout")))
 
     def ended(self, timeout_seconds: float | None = 0.0) -> bool:
         """Tell whether it has ended, waiting up to a time for that."""
-        return self._job.ended(timeout_seconds)
+        return self._job.ended(arguments.seconds(timeout_seconds, "timeout_seconds"))
 
     def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord:
         """Return its record as soon as it differs from `after`, or when the time is over."""
-        return self._job.next_change(after, timeout_seconds)
+        return self._job.next_change(after, arguments.seconds(timeout_seconds, "timeout_seconds"))
 
     def cancel(self) -> None:
         """Ask it to stop; what it finished is kept, and `Database.resume_job` goes on from there."""

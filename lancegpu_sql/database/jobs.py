@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, JobState
+from lancegpu_sql.database.columns import check_refresh
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import Conflict
@@ -16,6 +17,7 @@ from lancegpu_sql.jobs.following import FollowedJob
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
+from lancegpu_sql.refresh.target import find_target
 
 REFRESH_COLUMN = "refresh_column"
 CREATE_FUNCTION = "create_function"
@@ -61,7 +63,10 @@ def resume(services: Services, job_id: str) -> JobHandle[Any]:
             f"Job {record.id} registered a Function, which lived in the process that started it: register it again there.",
             job_id=record.id,
         )
-    return _start_refresh(services, record, RefreshOptions.of(**record.request))
+    options = RefreshOptions.of(**record.request)
+    latest = services.tables.open(record.table)
+    check_refresh(services, latest, find_target(latest, record.columns[0]), options)
+    return _start_refresh(services, record, options)
 
 
 def show(services: Services, handle: JobHandle[Result]) -> Result:

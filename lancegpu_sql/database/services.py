@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.errors import Conflict
 from lancegpu_sql.jobs.runner import JobRunner
 from lancegpu_sql.placement.interface import Placement
 from lancegpu_sql.refresh.need import Resources
@@ -29,13 +31,36 @@ class Services:
     pool: WorkerPool
     runner: JobRunner
     settings: Settings
+    closed: threading.Event = field(default_factory=threading.Event)
 
     def refresh_resources(self) -> Resources:
         """Return what refreshes need of all this."""
         return Resources(self.tables, self.catalog, self.pool, self.settings, self.folder)
 
+    def check_open(self) -> Services:
+        """Return this, for those who are about to use it.
+
+        Raises
+        ------
+        Conflict
+            It was closed.
+        """
+        if self.closed.is_set():
+            raise Conflict(f"The database {self.tables.uri} was closed; connect again to use it.", uri=self.tables.uri)
+        return self
+
+    def columns_computed_by(self, function: str, version: int | None = None) -> list[str]:
+        """Return the columns that a Function, or one version of it, computes, as ``table.column``."""
+        return [
+            f"{table}.{column.column}"
+            for table in self.tables.names()
+            for column in self.tables.open(table).computed
+            if column.function == function and version in (None, column.version)
+        ]
+
     def close(self) -> None:
         """Stop jobs and workers, then close the catalog."""
+        self.closed.set()
         self.runner.close()
         self.pool.close()
         if self.owns_placement:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from lancegpu_sql.database import columns, jobs
+from lancegpu_sql.database import arguments, columns, jobs
 from lancegpu_sql.database.columns import ColumnStatus
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
@@ -34,13 +34,17 @@ class Table:
     """
 
     def __init__(self, services: Services, name: str, version: int | None = None) -> None:
-        self._services = services
+        self._held = services
         self._version = version
         self.name = name
 
     def __repr__(self) -> str:
         pinned = "" if self._version is None else f", checked out at version {self._version}"
         return f"<table {self.name}{pinned}>"
+
+    @property
+    def _services(self) -> Services:
+        return self._held.check_open()
 
     def _snapshot(self) -> Snapshot:
         return self._services.tables.open(self.name, self._version)
@@ -71,20 +75,35 @@ class Table:
 
     def count_rows(self, where: str | None = None) -> int:
         """Return the number of rows, or of those for which a condition (Lance's SQL) is true."""
-        return self._snapshot().count_rows(where)
+        return self._snapshot().count_rows(arguments.text(where, "where", none=True))
 
-    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows as an Arrow table."""
-        return self._snapshot().to_arrow(columns)
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
+        """Return all rows, or some, as an Arrow table.
 
-    def to_pandas(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return all rows as a pandas DataFrame."""
-        frame: pd.DataFrame = self.to_arrow(columns).to_pandas()
+        Parameters
+        ----------
+        columns
+            Which; all of the schema if left out. ``_rowid`` (uint64) may be among them: the number by which an error
+            names a row, which the row keeps for ever in a table that this package made or converted.
+        where
+            A condition in Lance's SQL, such as ``"_rowid = 5"``.
+
+        Raises
+        ------
+        ColumnNotFound, InvalidQuery
+        """
+        return self._snapshot().to_arrow(
+            arguments.names(columns, "columns", none=True), arguments.text(where, "where", none=True)
+        )
+
+    def to_pandas(self, columns: Sequence[str] | None = None, where: str | None = None) -> pd.DataFrame:
+        """Return all rows, or some, as a pandas DataFrame; see `to_arrow`."""
+        frame: pd.DataFrame = self.to_arrow(columns, where).to_pandas()
         return frame
 
-    def head(self, rows: int = 5) -> pa.Table:
-        """Return the first rows as an Arrow table."""
-        return self._snapshot().head(rows)
+    def head(self, rows: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows as an Arrow table; for `columns` see `to_arrow`."""
+        return self._snapshot().head(arguments.count(rows, "rows"), arguments.names(columns, "columns", none=True))
 
     def checkout(self, version: int) -> None:
         """Show a version as it was; writing is refused until `checkout_latest`.
@@ -94,7 +113,7 @@ class Table:
         VersionNotFound
             There is none, or it was cleaned up.
         """
-        self._services.tables.open(self.name, version)
+        self._services.tables.open(self.name, arguments.count(version, "version", least=1))
         self._version = version
 
     def checkout_latest(self) -> None:
@@ -134,6 +153,7 @@ class Table:
         ------
         InvalidQuery, InvalidData, ComputedColumnWrite
         """
+        arguments.text(where, "where", none=True)
         return changes.update(self._latest(), columns.update_expressions(values, values_sql), where)
 
     def delete(self, where: str) -> Change:
@@ -143,11 +163,11 @@ class Table:
         ------
         InvalidQuery
         """
-        return changes.delete(self._latest(), where)
+        return changes.delete(self._latest(), arguments.text(where, "where"))
 
     def merge_insert(self, on: str | Sequence[str]) -> MergeInsert:
         """Begin a merge by one or more key columns; see `MergeInsert`."""
-        keys = (on,) if isinstance(on, str) else tuple(on)
+        keys = (on,) if isinstance(on, str) else tuple(arguments.names(on, "on"))
         return MergeInsert(lambda data, rules: changes.merge_insert(self._latest(), reader_of(data), rules), keys)
 
     def restore(self, version: int | None = None) -> None:
@@ -157,7 +177,7 @@ class Table:
         ------
         VersionNotFound
         """
-        wanted = self._version if version is None else version
+        wanted = self._version if version is None else arguments.count(version, "version", least=1)
         if wanted is None:
             raise Conflict(f"name the version of table {self.name!r} to restore", table=self.name)
         upkeep.restore(self._services.tables.open(self.name), wanted)
@@ -168,6 +188,7 @@ class Table:
 
         Values of computed columns stay current through it.
         """
+        arguments.span(cleanup_older_than, "cleanup_older_than")
         seconds = None if cleanup_older_than is None else cleanup_older_than.total_seconds()
         return upkeep.optimize(self._latest(), cleanup_older_than_seconds=seconds)
 
@@ -207,6 +228,8 @@ class Table:
         ------
         ColumnNotFound, InvalidBinding, InUse, InvalidName
         """
+        arguments.text(name, "the name of a column")
+        arguments.text(rename, "rename", none=True)
         columns.alter_column(
             self._services, self._latest(), name, function=function, rename=rename, data_type=data_type
         )
@@ -220,7 +243,7 @@ class Table:
         InUse
             A computed column reads one of them; drop that one too, or first.
         """
-        reshaping.drop_columns(self._latest(), [names] if isinstance(names, str) else list(names))
+        reshaping.drop_columns(self._latest(), [names] if isinstance(names, str) else arguments.names(names, "names"))
 
     def columns_status(self) -> list[ColumnStatus]:
         """Return of each computed column its Function version and how many rows are fresh, stale, failed, never computed."""
@@ -240,7 +263,8 @@ class Table:
         column
             Its name; siblings of one binding are refreshed together.
         where
-            A DuckDB predicate: compute every row for which it is true, current or not, and no other.
+            A DuckDB predicate over the columns and ``_rowid``: compute every row for which it is true, current or not,
+            and no other.
         **options
             ``batch_size, gpu_class, gpu_count, max_workers, publication_interval_rows, part_target_seconds,
             call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy``; see `docs/refresh.md`.
@@ -259,6 +283,7 @@ class Table:
 
     def refresh_column_async(self, column: str, where: str | None = None, **options: Any) -> JobHandle[RefreshResult]:
         """Begin a refresh in a thread of this process; see `refresh_column`."""
+        arguments.text(column, "the name of a column")
         checked = RefreshOptions.of(where=where, **options)
         latest = self._latest()
         target = find_target(latest, column)

@@ -5,7 +5,7 @@ is due, what a worker computes and how batches reach it belong elsewhere. Sole u
 YAML.
 """
 
-from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, Toleration, diff
+from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, Toleration
 from lancegpu_sql.placement.gpu_class_file import load_gpu_classes
 from lancegpu_sql.placement.interface import Placement, Ticket
 from lancegpu_sql.placement.local import LocalPlacement
@@ -33,6 +33,5 @@ __all__ = [
     "Waiting",
     "Wanted",
     "WorkerRequest",
-    "diff",
     "load_gpu_classes",
 ]

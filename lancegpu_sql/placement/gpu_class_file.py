@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from lancegpu_sql.errors import InvalidGpuClass
 from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, Toleration, duplicate_names
 from lancegpu_sql.placement.pod_fields import DeviceAlternative, DeviceClaim, Volume
+from lancegpu_sql.settings import requirement
 
 if TYPE_CHECKING:
     import yaml
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _TOP_KEY = "gpu_classes"
 _EXAMPLE = f"write:\n{_TOP_KEY}:\n  - name: l4\n    local: {{devices: auto}}"
+_DEVICES = "write auto for all devices of this machine, or a list of different numbers, such as [0, 1]"
 
 KeyPath = tuple[Hashable, ...]
 
@@ -61,7 +63,9 @@ def parse_gpu_classes(text: str, path: str) -> tuple[GpuClass, ...]:
             for detail in exc.errors(include_url=False):
                 keys = _keys_at(detail["loc"])
                 valid_keys = keys if not mistakes else valid_keys
-                mistakes.append((_line_of(lines, where + detail["loc"]), _describe(detail, label, keys)))
+                mistake = (_line_of(lines, where + detail["loc"]), _describe(detail, label, keys))
+                if mistake not in mistakes:  # each alternative of a type gives its own account
+                    mistakes.append(mistake)
     if not mistakes:
         for first, again in duplicate_names([gpu_class.name for gpu_class in classes]):
             first_line, line = (_line_of(lines, (_TOP_KEY, position, "name")) for position in (first, again))
@@ -145,9 +149,20 @@ def _describe(detail: ErrorDetails, label: str | None, keys: tuple[str, ...]) ->
         case "model_type" | "dict_type" if not detail["loc"]:
             return f"a class should be a mapping with the keys {', '.join(keys)}"
         case _:
-            message = detail["msg"].removeprefix("Value error, ")
+            if detail["loc"][:2] == ("local", "devices"):
+                return f"{of_class}local.devices: {_DEVICES}"
             shown = f" (got {detail['input']!r})" if not isinstance(detail["input"], dict | list) else ""
-            return f"{of_class}{location or 'it'}: {message}{shown}"
+            return f"{of_class}{location or 'it'}: {_demand(detail)}{shown}"
+
+
+def _demand(detail: ErrorDetails) -> str:
+    match detail["loc"]:
+        case ("name",) if detail["type"] == "string_pattern_mismatch":
+            return "a name has letters, digits, -, _ and . and no others, at most 63, a letter or digit first and last"
+        case _ if detail["type"] == "string_type":
+            return "must be a text: write it in quotes"
+        case _:
+            return requirement(detail)
 
 
 def _unknown_key(name: str, keys: tuple[str, ...]) -> str:

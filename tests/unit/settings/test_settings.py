@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,3 +72,22 @@ def test_a_value_that_does_not_suit_is_refused_with_the_variable_named() -> None
 def test_a_timeout_is_a_positive_number(value: float) -> None:
     with pytest.raises(InvalidInput):
         Settings.load({}, call_timeout_seconds=value)
+
+
+WRONG_VALUES = [
+    ({"max_workers": "x"}, "max_workers='x' does not suit: it must be a whole number"),
+    ({"max_workers": 0}, "it must be 1 or more"),
+    ({"max_part_rows": 10**9}, "it must be 1000000 or less"),
+    ({"part_target_seconds": float("inf")}, "it must be a number, and not an endless one"),
+    ({"init_timeout_seconds": -1}, "it must be more than 0"),
+    ({"progress": "loud"}, "it must be 'auto', 'bar', 'lines' or 'quiet'"),
+    ({"catalog": 4}, "it must be a text"),
+    ({"runtime_folder": 3}, "it must be a path"),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), WRONG_VALUES)
+def test_what_a_value_should_be_is_said_in_our_words(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)) as caught:
+        Settings.load({}, **given)
+    assert "nput should" not in caught.value.message

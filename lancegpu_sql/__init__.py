@@ -15,7 +15,8 @@ from lancegpu_sql.functions.decorator import function
 from lancegpu_sql.version import __version__
 
 if TYPE_CHECKING:
-    from lancegpu_sql.database import Database, JobHandle, Table, connect
+    from lancegpu_sql.database import Database, JobHandle, Table
+    from lancegpu_sql.database.connect import connect
 
 __all__ = ["Database", "JobHandle", "Table", "__version__", "col", "connect", "errors", "function"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -204,26 +204,6 @@ def _weakened(overrides: dict[str, Any]) -> tuple[str, ...]:
         return weaknesses(merged(skeleton(), overrides))
     except (TypeError, AttributeError, KeyError):
         return ("this is no part of a pod",)
-
-
-def diff(old: Iterable[GpuClass], new: Iterable[GpuClass]) -> tuple[str, ...]:
-    """Say, a line each, what becomes of `old` when `new` takes its place; the order of classes means nothing."""
-    before = {gpu_class.name: gpu_class for gpu_class in old}
-    after = {gpu_class.name: gpu_class for gpu_class in new}
-    lines = []
-    for name in sorted(before.keys() | after.keys()):
-        if name not in after:
-            lines.append(f"{name}: removed")
-        elif name not in before:
-            lines.append(f"{name}: added")
-        else:
-            lines.extend(_changed_fields(before[name], after[name]))
-    return tuple(lines)
-
-
-def _changed_fields(before: GpuClass, after: GpuClass) -> list[str]:
-    old, new = before.model_dump(mode="json"), after.model_dump(mode="json")
-    return [f"{before.name}: {key}: {old[key]!r} → {new[key]!r}" for key in old if old[key] != new[key]]
 
 
 def duplicate_names(names: Sequence[str]) -> tuple[tuple[int, int], ...]:

@@ -22,6 +22,16 @@ settings.load_profile("full" if os.environ.get("TEST_LENGTH") == "full" else "us
 _used_seconds: dict[str, float] = defaultdict(float)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which Kubernetes the tests of tests/kubernetes use."""
+    parser.addoption(
+        "--cluster",
+        choices=("own", "external"),
+        default="own",
+        help="own: started by the tests, compiled once; external: the one that KUBECONFIG names",
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cheap suites first: what can fail in a second does so before what takes minutes."""
     items.sort(key=lambda item: rank(suite_of(item.path)))

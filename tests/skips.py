@@ -27,7 +27,7 @@ class Skip(StrEnum):
     NOTHING_TO_RUN = "nothing to run yet"
 
 
-EXPECTED_IN_CI = frozenset({Skip.NEEDS_GPU, Skip.NEEDS_CLUSTER, Skip.NEEDS_ROOT, Skip.NEEDS_LONG_RUN})
+EXPECTED_IN_CI = frozenset({Skip.NEEDS_GPU, Skip.NEEDS_ROOT, Skip.NEEDS_LONG_RUN})
 
 
 def refusal(reason: str, *, in_ci: bool) -> str | None:

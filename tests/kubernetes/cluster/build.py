@@ -1,0 +1,182 @@
+"""The cluster's programs: compiled once per machine from the modules that ``go.mod`` names, then kept in a cache folder.
+
+``python build.py`` builds them by hand and prints where they are. The cache lies outside the checkout, in a folder named
+by the digest of ``go.sum``, so that another checkout finds them and another release is built beside them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+MODULE = Path(__file__).parent
+OLDEST_GO = (1, 26)
+
+PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+}
+STAGES = (
+    "node/fast/node-initialize",
+    "node/heartbeat-with-lease/node-heartbeat-with-lease",
+    "pod/fast/pod-ready",
+    "pod/fast/pod-complete",
+    "pod/fast/pod-delete",
+)
+SECONDS_BETWEEN_LINES = 15.0
+
+Say = Callable[[str], None]
+
+
+class BuildFailed(Exception):
+    """The programs could not be compiled; the message ends with what Go said."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where the compiled programs are."""
+
+    folder: Path
+
+    def __getitem__(self, name: str) -> str:
+        return str(self.folder / name)
+
+    @property
+    def stages(self) -> list[Path]:
+        """What kwok does with its nodes and pods, as files."""
+        return [self.folder / f"{Path(stage).name}.yaml" for stage in STAGES]
+
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+        return all((self.folder / name).exists() for name in PACKAGES) and all(path.exists() for path in self.stages)
+
+
+def cached() -> Programs:
+    """The programs of this ``go.sum``, built or not."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256((MODULE / "go.sum").read_bytes()).hexdigest()[:16]
+    return Programs(cache / "lancegpu" / "test-cluster" / digest)
+
+
+def why_not() -> str | None:
+    """Why the programs cannot be had here; None where they are built, or can be."""
+    if cached().complete():
+        return None
+    if shutil.which("go") is None:
+        return f"no Go on the PATH (the programs of the test cluster are compiled by Go {_dotted(OLDEST_GO)} or newer)"
+    printed = subprocess.run(["go", "version"], capture_output=True, text=True, cwd="/", check=False).stdout
+    found = re.search(r"go(\d+)\.(\d+)", printed)
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_GO:
+        return (
+            f"Go {_dotted(OLDEST_GO)} or newer compiles the programs of the test cluster; here is {printed.strip()!r}"
+        )
+    return None
+
+
+def build(say: Say) -> Programs:
+    """Compile what is missing, and say how far it is; of two that ask at once, one waits for the other."""
+    programs = cached()
+    if programs.complete():
+        return programs
+    programs.folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(programs.folder.with_suffix(".lock"), say):
+        if not programs.complete():
+            _build_into(programs.folder, say)
+    return programs
+
+
+def _build_into(folder: Path, say: Say) -> None:
+    started = time.monotonic()
+    version = kubernetes_version()
+    say(
+        f"compiling Kubernetes {version}, etcd and kwok, once per machine: 7 minutes on 2 cores where Go's cache is cold"
+    )
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as made_name:
+        made = Path(made_name)
+        _compile(made, version, say)
+        (made / "server").rename(made / "etcd")
+        kwok = subprocess.run(
+            ["go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/kwok"],
+            cwd=MODULE, env=_environment(), capture_output=True, text=True, check=True,
+        ).stdout.strip()  # fmt: skip
+        for stage in STAGES:
+            (made / f"{Path(stage).name}.yaml").write_bytes(Path(kwok, "kustomize/stage", f"{stage}.yaml").read_bytes())
+        # A half-made folder of an earlier day would stand in the way; whole ones are never replaced.
+        shutil.rmtree(folder, ignore_errors=True)
+        (made / "whole").mkdir()
+        for path in [path for path in made.iterdir() if path.is_file()]:
+            path.rename(made / "whole" / path.name)
+        (made / "whole").rename(folder)
+    say(f"compiled in {time.monotonic() - started:.0f} s, into {folder}")
+
+
+def _compile(out: Path, version: str, say: Say) -> None:
+    """Run ``go build``, which names each package when it begins with it."""
+    minor = version.split(".")[1]
+    flags = "-s -w"
+    for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+        flags += f" -X {package}.gitVersion={version} -X {package}.gitMajor=1 -X {package}.gitMinor={minor}"
+    command = ["go", "build", "-v", "-trimpath", "-tags", "no_btrfs", "-ldflags", flags, "-o", f"{out}/"]
+    started = said = time.monotonic()
+    count, tail = 0, [""]
+    with subprocess.Popen(
+        [*command, *PACKAGES.values()],
+        cwd=MODULE, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        for line in process.stderr:
+            count += not line.startswith("go: ")
+            tail = [*tail[-20:], line]
+            if time.monotonic() - said > SECONDS_BETWEEN_LINES:
+                said = time.monotonic()
+                say(f"{said - started:.0f} s, {count} packages, now {line.strip()}")
+    if process.returncode != 0:
+        raise BuildFailed(f"go build ended with {process.returncode}:\n{''.join(tail)}")
+
+
+def kubernetes_version() -> str:
+    """The release that ``go.mod`` names, such as v1.37.2."""
+    found = re.search(r"^\s*k8s.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "CGO_ENABLED": "0", "GOWORK": "off"}
+
+
+@contextmanager
+def _locked(path: Path, say: Say) -> Iterator[None]:
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another run is compiling the same programs: waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason is not None:
+        sys.exit(reason)
+    print(build(lambda line: print(f"test cluster: {line}", file=sys.stderr, flush=True)).folder)

@@ -1,0 +1,118 @@
+"""A real Kubernetes for the tests that ask for it: started with the first of them, ended after the last.
+
+`make test` compiles its programs once per machine. ``--cluster=external`` takes the cluster of ``KUBECONFIG`` instead; tests that
+need nodes of their own are left out there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import build
+from cluster.build import BuildFailed
+from cluster.control_plane import ControlPlane
+from cluster.kwok import AddKwokNodes, Kwok
+from cluster.process_node import AddProcessNode, ProcessNode
+from cluster.running import RunningCluster
+from skips import Skip
+
+_build_failure: list[BuildFailed] = []
+_numbers = itertools.count(1)
+NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", "lancegpu-test": "true"}
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Compile before the first test that needs it: outside the time that a test may take."""
+    needed = "cluster" in getattr(item, "fixturenames", ()) and not _external(item.config)
+    if needed and not _build_failure and build.why_not() is None:
+        _build(item.config)
+    return (yield)
+
+
+def _build(config: pytest.Config) -> None:
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        try:
+            build.build(lambda line: print(f"\ntest cluster: {line}", end="", flush=True))
+        except BuildFailed as error:
+            _build_failure.append(error)
+
+
+def _external(config: pytest.Config) -> bool:
+    return bool(config.getoption("--cluster") == "external")
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
+    """A running cluster: `kubeconfig` of an administrator, `client()`, and `plane` where it is ours."""
+    if _external(request.config):
+        yield RunningCluster(Path(os.environ["KUBECONFIG"]))
+        return
+    reason = build.why_not()
+    if reason is not None:
+        pytest.skip(f"{Skip.NEEDS_CLUSTER}: {reason}")
+    if _build_failure:
+        raise _build_failure[0]
+    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
+    plane = ControlPlane(folder, build.cached())
+    try:
+        plane.start()
+        yield RunningCluster(plane.kubeconfig, plane)
+    finally:
+        plane.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def namespace(cluster: RunningCluster) -> Iterator[str]:
+    """A fresh namespace that enforces the restricted Pod Security Standard."""
+    name = f"test-{os.getpid()}-{next(_numbers)}"
+    api = cluster.client()
+    api.create({"kind": "Namespace", "metadata": {"name": name, "labels": NAMESPACE_LABELS}})
+    api.until("ServiceAccount", "default", bool, name)
+    yield name
+    api.delete_all("Pod", name)
+    api.delete("Namespace", name)
+
+
+@pytest.fixture
+def process_node(cluster: RunningCluster) -> Iterator[AddProcessNode]:
+    """``process_node(name, gpus=…, labels=…, taints=…, resources={…})``: a ready node whose pods are local processes."""
+    nodes: list[ProcessNode] = []
+
+    def add(name: str, **wanted: Any) -> ProcessNode:
+        nodes.append(ProcessNode(cluster.plane, name, **wanted))
+        nodes[-1].wait_ready()
+        return nodes[-1]
+
+    yield add
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def _kwok(cluster: RunningCluster) -> Iterator[Kwok]:
+    kwok = Kwok(cluster.plane)
+    yield kwok
+    kwok.stop()
+
+
+@pytest.fixture
+def kwok_node(_kwok: Kwok) -> Iterator[AddKwokNodes]:
+    """``kwok_node(*names, gpus=…, labels=…, taints=…, resources={…})``: ready nodes that are only objects."""
+    made: list[str] = []
+
+    def add(*names: str, **wanted: Any) -> None:
+        made.extend(names)
+        _kwok.add(names, **wanted)
+
+    yield add
+    _kwok.remove(made)

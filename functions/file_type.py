@@ -1,4 +1,4 @@
-"""What a file is, by its first bytes: Google's Magika, a small neural network that ships inside its wheel.
+"""What a file is, by its content: Google's Magika, a small neural network that ships inside its wheel.
 
 Register it with ``lancegpu functions register functions/file_type.py``; it needs ``pip install magika`` where its
 workers run. Its model knows some 200 types of content and takes about 5 ms a file on one core.
@@ -27,7 +27,7 @@ class FileType(NamedTuple):
 class FileTypeOf:
     """Tell the type of a file's content.
 
-    Takes the first bytes of a file: 4 KiB are as good as all of it for most types. Gives a struct of `label` (such as
+    Takes a file's bytes, or its first and last 4 KiB one after the other: the model looks at no more. Gives a struct of `label` (such as
     ``python``), `kind` (such as ``code``), `mime_type` and `score` (0 to 1: how sure the model is); bound without a
     column's name, these become four columns, filled together. A null gives a null.
 

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from lancegpu_sql.apply.batches import InputBatch
 from lancegpu_sql.errors import CallTimeout, LanceGpuError, RowFailed, WorkerLost, WrongResult
-from lancegpu_sql.placement.request import Lost
+from lancegpu_sql.placement.request import Lost, LostCause
 from lancegpu_sql.workers.calls import CallFailure, FunctionLoad
 
 _SHOWN_CHARACTERS = 200
 _NAMED_ROWS = 100
+
+_NEXT_STEPS: Mapping[LostCause, str] = {
+    "signal": "Unless someone killed it, a library that it calls crashed: look at the job's log, and refresh these rows alone "
+    "(where, batch_size=1) to find the one at fault.",
+    "exit": "The Function, or a library that it calls, ended its process: look at the job's log, and let it raise an error "
+    "instead.",
+    "memory": "Give it fewer rows at a time (batch_size), or use fewer workers (max_workers).",
+    "unreachable": "Look at the job's log for what it did last.",
+}
+"""What to do about a worker that ended, by the cause."""
 
 
 def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> LanceGpuError:
@@ -68,7 +79,8 @@ def worker_lost(load: FunctionLoad, rows: InputBatch, losses: int, lost: Lost) -
     """Return the error for a call that cost too many workers."""
     times = "a worker" if losses == 1 else f"{losses} workers, one after the other,"
     return WorkerLost(
-        f"{times} of {_name(load)} ended over {_span(rows)}. The last one: {lost.message}",
+        f"{times} of {_name(load)} ended over {_span(rows)}. The last one: {lost.message.rstrip('.')}.\n"
+        f"{_NEXT_STEPS[lost.cause]} Other rows' finished values are kept.",
         cause=lost.cause,
         function=load.function,
         version=load.version,

@@ -36,6 +36,11 @@ class Fleet:
         """Begin with one worker."""
         self._slots[0].start()
 
+    @property
+    def starting(self) -> bool:
+        """Whether no worker has come yet."""
+        return all(slot.starting for slot in self._slots)
+
     def look(self, now: float) -> None:
         """Look for calls over their time and for silent workers."""
         for slot in tuple(self._slots):

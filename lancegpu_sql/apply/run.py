@@ -90,7 +90,8 @@ def _results(board: Board, fleet: Fleet, cancelled: threading.Event, need: Worke
     last: Computed | None = None
     while not board.finished:
         if cancelled.is_set():
-            raise Cancelled(f"cancelled while computing {need.load.function}")
+            doing = "waiting for a worker of" if fleet.starting else "computing"
+            raise Cancelled(f"cancelled while {doing} {need.load.function}; what was finished is kept")
         call = board.next_done(_LOOK_SECONDS)
         if call is None:
             fleet.look(time.monotonic())

@@ -7,6 +7,7 @@ computed again after one file more. The class is simulated, and no GPU is used; 
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -83,7 +84,8 @@ def demo(
     with _place(keep) as place:
         _tell_story(place, library, code, files)
         if keep is not None:
-            print(f"\nThe database stays in {place}. Look at it with: lancegpu columns --db {place}")
+            look = shlex.join(["lancegpu", "--db", str(place), "columns"])
+            print(f"\nThe database stays in {place}. Look at it with: {look}")
 
 
 def _tell_story(place: Path, library: Path, code: Path, files: int) -> None:
@@ -106,7 +108,7 @@ def _tell_story(place: Path, library: Path, code: Path, files: int) -> None:
 def _read(database: Database, library: Path, files: int) -> tuple[Table, Table]:
     from lancegpu_sql.cli.demo_files import read_files
 
-    _heading("1. The first kilobytes of real files, in two tables")
+    _heading("1. Real files, their beginnings and ends, in two tables")
     tables = []
     for name, folder, most in [("library", library, files), ("project", _project(), max(files // 8, 2))]:
         table = database.create_table(name, read_files(folder, most))
@@ -148,12 +150,15 @@ def _until_it_holds_the_device(job: JobHandle[Any]) -> None:
 
 
 def _why_it_waits(job: JobHandle[Any]) -> str:
+    from lancegpu_sql.jobs.words import title
+
     record = job.record
     while record.waiting_on is None:
         if record.state.ended or (record.progress is not None and record.progress.phase == "computing"):
-            return "project.label did not have to wait: the first job was done."
+            return f"{title(record)} did not have to wait: the first job was done."
         record = job.next_change(record)
-    return f"project.label is {record.state} on GPU class {record.waiting_on.gpu_class!r}: {record.waiting_on.message}"
+    waiting_on = record.waiting_on
+    return f"{title(record)} is {record.state} on GPU class {waiting_on.gpu_class!r}: {waiting_on.message}"
 
 
 def _show_found(database: Database) -> None:
@@ -182,8 +187,8 @@ def _add_one(database: Database, table: Table, path: Path) -> None:
 def _follow(database: Database, job: JobHandle[Any]) -> Any:
     from lancegpu_sql.jobs import watch
 
-    # Where the story goes, so that both come in their order through a pipe, too.
-    watch(job, sys.stdout, database.settings.progress)
+    sys.stdout.flush()  # progress goes to standard error: both come in their order where they meet
+    watch(job, style=database.settings.progress)
     return job.wait()
 
 

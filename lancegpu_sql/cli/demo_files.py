@@ -1,4 +1,4 @@
-"""Real files for the demo: the first kilobytes of some thousands, from all over a folder."""
+"""Real files for the demo: the beginnings and ends of some thousands, from all over a folder."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-HEAD_BYTES = 4096
-"""As many as Magika looks at from a file's beginning."""
+BLOCK_BYTES = 4096
+"""Magika looks at no more of a file than so much at its beginning and at its end."""
 
 
 def read_files(folder: Path, most: int) -> pa.Table:
-    """Read the beginnings of files into a table of `path`, `bytes` (the file's size) and `content`.
+    """Read files into a table of `path`, `bytes` (the file's size) and `content` (its beginning and its end).
 
     Of more than `most` files every n-th is taken, so that all parts of the folder are seen. What cannot be read is left
     out.
@@ -33,11 +33,14 @@ def read_files(folder: Path, most: int) -> pa.Table:
 
 
 def read_file(path: Path, folder: Path) -> dict[str, object] | None:
-    """Read the beginning of one file."""
+    """Read the beginning and the end of one file: all of it, where that is not more."""
     try:
         with path.open("rb") as file:
-            content = file.read(HEAD_BYTES)
+            content = file.read(BLOCK_BYTES)
             size_bytes = os.fstat(file.fileno()).st_size
+            if size_bytes > len(content):
+                file.seek(max(size_bytes - BLOCK_BYTES, len(content)))
+                content += file.read(BLOCK_BYTES)
     except OSError:
         return None
     name = os.fsencode(path.relative_to(folder)).decode("utf-8", "replace")
@@ -56,6 +59,8 @@ def _files_below(folder: Path) -> Iterator[Path]:
         # Caches, environments and histories are nobody's own files.
         folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
         for name in names:
+            if name.startswith("."):
+                continue
             path = Path(here, name)
             if path.is_file() and not path.is_symlink():
                 yield path

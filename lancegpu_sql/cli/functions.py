@@ -64,13 +64,14 @@ def show(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show one Function: its types, where it runs, what it was made with."""
-    from lancegpu_sql.cli.output import print_facts, print_json
+    """Show one Function: its types, where it runs, what it was made with, what happened to it."""
+    from lancegpu_sql.cli.output import json_of, print_facts, print_json, print_rows
 
     with opened(context, db) as database:
         found = database.get_function(name, version).version
+        events = database.list_events(f"function {found.name}")
     if json:
-        print_json(found)
+        print_json({**json_of(found), "events": json_of(events)})
         return
     print_facts(
         {
@@ -91,6 +92,8 @@ def show(
             "registered": found.created_at,
         }
     )
+    print()
+    print_rows(["when", "event", "what happened"], [[event.at, event.kind, event.message] for event in events])
 
 
 @app.command("drop")

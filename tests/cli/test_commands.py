@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import lancegpu_sql as lg
 
 FUNCTION_FILE = """\
 from lancegpu_sql import function
@@ -107,3 +110,22 @@ def test_the_database_may_be_named_before_the_command_or_after_it_or_be_the_curr
     named = [run("--db", str(shop), "tables"), run("tables", "--db", str(shop))]
     monkeypatch.chdir(shop)
     assert [ran.out for ran in named] == [run("tables").out] * 2
+
+
+def test_a_job_that_has_finished_is_not_resumed(run: Any):
+    job = run("jobs", "list", "--table", "reviews", "--state", "finished", "--json").json[0]
+    ran = run("jobs", "resume", job["id"])
+    assert (ran.status, "has finished" in ran.err) == (1, True)
+
+
+def test_a_functions_events_are_shown(run: Any, shop: Path):
+    with lg.connect(shop, runtime_folder=shop.parent / "run") as db:
+        db.alter_function("text_size", cpus=2)
+    assert [event["kind"] for event in run("functions", "show", "text_size", "--json").json["events"]] == [
+        "registered",
+        "placement_changed",
+    ]
+    assert re.search(
+        r"placement_changed +The placement of text_size changes: cpus from 1 to 2",
+        run("functions", "show", "text_size").out,
+    )

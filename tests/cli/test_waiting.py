@@ -17,6 +17,7 @@ from refresh_kit import Calls, Gate, gated, open_database, short_folder
 from lancegpu_sql import col
 from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database
+from lancegpu_sql.errors import Cancelled
 
 CLASSES = "gpu_classes: [{name: one, local: {simulated: 1}}]"
 
@@ -106,3 +107,38 @@ def test_a_refresh_cancelled_from_elsewhere_ends_with_1_and_says_how_to_go_on(bu
     busy.cancel_job(job.id)
     status, told = ended(process)
     assert (status, f"Go on with: lancegpu jobs resume {job.id}" in told) == (1, True), told
+
+
+REFRESH = """
+import sys
+import lancegpu_sql as lg
+lg.connect(sys.argv[1], runtime_folder=sys.argv[2]).open_table("other").refresh_column("y")
+"""
+
+
+def test_ctrl_c_in_a_program_ends_with_the_whole_command_that_goes_on(busy: Database):
+    process = subprocess.Popen(
+        [sys.executable, "-c", REFRESH, busy.uri, str(Path(busy.uri).parent / "run")], stderr=subprocess.PIPE, text=True
+    )
+    wait_until_it_waits(process)
+    process.send_signal(signal.SIGINT)
+    last_line = ended(process)[1].splitlines()[-1]
+    (job,) = busy.list_jobs("other", limit=1)
+    assert last_line.startswith("KeyboardInterrupt: Cancelled; what was finished is kept.")
+    assert last_line.endswith(f"lancegpu --db {busy.uri} jobs resume {job.id}")
+
+
+def test_a_job_that_runs_is_not_resumed_and_its_process_is_named(busy: Database):
+    (holder,) = busy.list_jobs("held")
+    status, told = ended(command(busy, "jobs", "resume", holder.id))
+    assert (status, f"process {os.getpid()} on" in told, "runs it" in told) == (1, True, True), told
+
+
+def test_a_job_that_was_cancelled_while_it_waited_says_so(busy: Database):
+    job = busy.open_table("other").refresh_column_async("y")
+    record = job.record
+    while record.state is not JobState.WAITING:
+        record = job.next_change(record, 60)
+    job.cancel()
+    with pytest.raises(Cancelled, match="while waiting for a worker of gated"):
+        job.wait(60)

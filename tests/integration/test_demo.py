@@ -21,6 +21,7 @@ FILES = {
 def library(tmp_path: Path) -> Path:
     folder = tmp_path / "library"
     folder.mkdir()
+    (folder / ".hidden").write_text("not one of them")
     for name, text in FILES.items():
         (folder / name).write_text(text)
     return folder
@@ -29,11 +30,14 @@ def library(tmp_path: Path) -> Path:
 def test_the_demo_tells_its_whole_story_twice_in_a_row(library: Path, capsys: pytest.CaptureFixture[str]):
     for _ in range(2):
         assert main(["demo", str(library), "--files", "16"]) == 0
-        told = capsys.readouterr().out
+        told, progress = capsys.readouterr()
         assert f"library: 4 files of {library}" in told
         assert "simulated" in told
-        assert re.search(r"project\.label is waiting on GPU class 'default': .*refresh of library\.label", told)
-        assert re.search(r"library\.label.*: finished, 4 rows computed", told)
+        assert re.search(r"project\.label \+3 is waiting on GPU class 'default': .*refresh of library\.label", told)
+        assert re.search(r"library\.label \+3: finished, 4 rows computed in .* s$", progress, re.MULTILINE)
+        assert re.search(
+            r"project\.label \+3: finished, 2 rows computed in .* s, .* s of them waiting$", progress, re.MULTILINE
+        )
         assert re.search(r"^python +code", told, re.MULTILINE)
         assert "after one file was added: 1 row computed of 3" in told
         assert "once more: 0 rows computed of 3" in told

@@ -79,3 +79,11 @@ def test_a_lost_worker_says_why_and_over_which_rows():
     assert error.cause == "memory"
     assert "4 workers" in error.message
     assert "memory ran out" in error.message
+
+
+@pytest.mark.parametrize(
+    ("cause", "step"),
+    [("signal", "batch_size=1"), ("exit", "let it raise"), ("memory", "max_workers"), ("unreachable", "job's log")],
+)
+def test_a_lost_worker_is_told_with_what_to_do(cause, step):
+    assert step in worker_lost(LOAD, ROWS, 1, Lost(cause, "worker 7 ended")).message

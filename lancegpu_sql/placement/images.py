@@ -17,6 +17,7 @@ _TAG = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _NAME = re.compile(rf"(?P<path>[^:@]+(?::[0-9]+/[^:@]+)?)(?::(?P<tag>{_TAG}))?(?:@(?P<digest>{_DIGEST}))?")
 _WHOLE_REGISTRY = re.compile(rf"(?P<domain>{_DOMAIN})/")
 _DEFAULT_REGISTRY = "docker.io"
+_ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def check_rule(rule: str) -> str:
     if "/" not in rule and _is_registry(rule.partition("@")[0]) and ":" not in rule.partition(".")[0]:
         # Read as a name it would mean docker.io/library/<that>, which nobody means.
         raise ValueError(f"{rule!r} could be a registry or an image: write {rule + '/'!r} for a whole registry")
-    parse_image(rule.removesuffix("/"))
+    parse_image(_complete(rule))
     return rule
 
 
@@ -94,13 +95,19 @@ def _matches(name: ImageName, rule: str) -> bool:
         return name.digest == rule
     if whole := _WHOLE_REGISTRY.fullmatch(rule):
         return name.registry == whole["domain"]
-    wanted = parse_image(rule.removesuffix("/"))
+    wanted = parse_image(_complete(rule))
     if name.registry != wanted.registry:
         return False
+    if rule.endswith("/"):
+        return name.path.startswith(wanted.path.removesuffix(_ANY))
     if wanted.digest is not None:
         return (name.path, name.digest) == (wanted.path, wanted.digest)
     if wanted.tag is not None:
         # With a digest beside it, a tag says nothing about what is run.
         return (name.path, name.tag, name.digest) == (wanted.path, wanted.tag, None)
-    below = name.path.startswith(f"{wanted.path}/")
-    return below if rule.endswith("/") else below or name.path == wanted.path
+    return name.path == wanted.path or name.path.startswith(f"{wanted.path}/")
+
+
+def _complete(rule: str) -> str:
+    """Return the name of an image that the rule names: one below it, where it ends with a slash."""
+    return rule + _ANY if rule.endswith("/") else rule

@@ -4,7 +4,10 @@ root without a service account's token."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any
+
+from lancegpu_sql.functions.options import DEVICE_VARIABLES
 
 WORKER_CONTAINER = "worker"
 
@@ -32,13 +35,14 @@ VOLUME_SOURCES = frozenset(
 )
 """The kinds of volume that the restricted standard admits: none of them is the node's own disk or a share by address."""
 
+_NO_DEVICES = ("void", "")
 _SECCOMP_TYPES = (None, "RuntimeDefault", "Localhost")
 
 
 def skeleton() -> dict[str, Any]:
     """Return the part of a worker's pod that security is about: overrides can be tried on it."""
-    worker = {"name": WORKER_CONTAINER, "securityContext": dict(CONTAINER_SECURITY)}
-    return {"spec": {**POD_SECURITY, "containers": [worker], "volumes": []}}
+    worker = {"name": WORKER_CONTAINER, "securityContext": CONTAINER_SECURITY}
+    return deepcopy({"spec": {**POD_SECURITY, "containers": [worker], "volumes": []}})
 
 
 def weaknesses(pod: Mapping[str, Any]) -> tuple[str, ...]:
@@ -86,6 +90,9 @@ def _container_weaknesses(spec: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{where}.readOnlyRootFilesystem must be true"
             if any(_mapping(port).get("hostPort") for port in container.get("ports") or ()):
                 yield f"spec.{kind}[{name}].ports: hostPort must not be set"
+            for variable in map(_mapping, container.get("env") or ()):
+                if variable.get("name") in DEVICE_VARIABLES and variable.get("value") not in _NO_DEVICES:
+                    yield f"spec.{kind}[{name}].env: {variable['name']} is set by the placement"
             yield from _context_weaknesses(context, where)
 
 

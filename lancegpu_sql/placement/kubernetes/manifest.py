@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from lancegpu_sql.errors import InvalidInput
@@ -83,7 +84,7 @@ def worker_pod(
         "kind": "Pod",
         "metadata": _metadata(request, config, name, owner, database),
         "spec": {
-            **POD_SECURITY,
+            **deepcopy(dict(POD_SECURITY)),
             **_scheduling(gpu_class, config),
             "restartPolicy": "Never",
             "enableServiceLinks": False,
@@ -136,7 +137,7 @@ def claim_template(
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": claim_template_name(gpu_class.name, spec), "labels": labels, **_owned_by(owner)},
-        "spec": {"metadata": {"labels": labels}, "spec": spec},
+        "spec": {"metadata": {"labels": dict(labels)}, "spec": spec},
     }
 
 
@@ -230,7 +231,7 @@ def _container(
         "env": _environment(request, config, secret_name),
         "ports": [{"name": "flight", "containerPort": config.worker_port}],
         "resources": _resources(request, config, rung),
-        "securityContext": dict(CONTAINER_SECURITY),
+        "securityContext": deepcopy(dict(CONTAINER_SECURITY)),
         "terminationMessagePolicy": "FallbackToLogsOnError",  # a crash's last words come with the pod's status
         "volumeMounts": [
             {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_PATH},

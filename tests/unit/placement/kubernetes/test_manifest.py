@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pods import NAMES, case, request_for
+
+from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.manifest import claim_template, disruption_annotations, worker_pod, worker_secret
+from lancegpu_sql.placement.pod_security import weaknesses
+
+CONFIG = KubernetesConfig("ml", image="registry.example.com/lancegpu:1")
+
+
+def pod_of(gpu_class: GpuClass | None = None, config: KubernetesConfig = CONFIG, **request: Any) -> dict[str, Any]:
+    return worker_pod(request_for(gpu_class, **request), config, name="w", secret_name="s", owner=None, database="shop")
+
+
+def env_of(pod: dict[str, Any]) -> dict[str, Any]:
+    entries = pod["spec"]["containers"][0]["env"]
+    assert len({entry["name"] for entry in entries}) == len(entries)
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in entries}
+
+
+def resources_of(pod: dict[str, Any]) -> dict[str, Any]:
+    return pod["spec"]["containers"][0]["resources"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_asked_for_becomes_these_objects(name: str) -> None:
+    one = case(name)
+    assert one.objects() == list(yaml.safe_load_all(one.expected.read_text()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_pod_may_do_more_than_a_worker_should(name: str) -> None:
+    assert weaknesses(case(name).pod()) == ()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_devices_are_asked_for_by_requests_equal_to_limits(name: str) -> None:
+    resources = resources_of(case(name).pod())
+    extended = {key: value for key, value in resources["requests"].items() if "/" in key}
+    assert extended == {key: value for key, value in resources.get("limits", {}).items() if "/" in key}
+
+
+def test_the_secret_holds_what_the_pod_reads() -> None:
+    secret = worker_secret(name="s", token="t", certificate_pem="c", key_pem="k", owner=None, labels={"a": "b"})
+    assert secret["stringData"] == {"token": "t", "certificate": "c", "key": "k"}
+    read = [one["secretKeyRef"] for one in env_of(pod_of()).values() if "secretKeyRef" in one]
+    assert {one["key"] for one in read} == secret["stringData"].keys()
+
+
+def test_a_class_that_asks_by_a_resource_has_no_claim_template() -> None:
+    assert claim_template(GpuClass(name="l4"), 1, owner=None, database="shop") is None
+
+
+def test_another_claim_has_another_template() -> None:
+    spec = {"name": "l4", "device_claim": {"device_class": "gpu.example.com"}}
+    templates = [claim_template(GpuClass.from_spec(spec), gpus, owner=None, database="shop") for gpus in (1, 2)]
+    assert len({one["metadata"]["name"] for one in templates if one}) == 2
+
+
+@pytest.mark.parametrize("name", ["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "LANCEGPU_WORKER_TOKEN", "POD_IP"])
+def test_a_function_sets_no_variable_of_the_placement(name: str) -> None:
+    assert env_of(pod_of(GpuClass(name="l4"), env={name: "all"})).get(name) != "all"
+
+
+def test_a_cpu_worker_sees_no_gpu_whatever_its_image_says() -> None:
+    env = env_of(pod_of(env={"NVIDIA_VISIBLE_DEVICES": "all"}))
+    assert (env["NVIDIA_VISIBLE_DEVICES"], env["CUDA_VISIBLE_DEVICES"]) == ("void", "")
+
+
+def test_where_nvidias_plugin_chooses_devices_nothing_overrules_it() -> None:
+    assert "NVIDIA_VISIBLE_DEVICES" not in env_of(pod_of(GpuClass(name="l4")))
+
+
+def test_the_operators_variables_win_over_a_functions() -> None:
+    env = env_of(pod_of(GpuClass(name="l4", env={"HF_HOME": "/models"}), env={"HF_HOME": "/x", "A": "1"}))
+    assert (env["HF_HOME"], env["A"]) == ("/models", "1")
+
+
+def expanded(value: str, variables: dict[str, str]) -> str:
+    """Read a value as Kubernetes does: $(NAME) is replaced, $$ is one $."""
+    out, rest = "", value
+    while "$" in rest:
+        before, rest = rest.split("$", 1)
+        out += before
+        if rest.startswith("$"):
+            out, rest = out + "$", rest[1:]
+        elif rest.startswith("(") and ")" in rest:
+            name, rest = rest[1:].split(")", 1)
+            out += variables.get(name, f"$({name})")
+        else:
+            out += "$"
+    return out + rest
+
+
+@given(st.text(alphabet="$()AB x", max_size=20))
+def test_a_functions_value_arrives_as_it_is(value: str) -> None:
+    assert expanded(env_of(pod_of(env={"V": value}))["V"], {"A": "secret"}) == value
+
+
+def test_a_pod_asks_for_as_many_cpus_as_the_class_or_the_function_says() -> None:
+    wide = GpuClass(name="l4", cpu=2.5)
+    asked = [resources_of(pod_of(wide, cpus=cpus))["requests"]["cpu"] for cpus in (1, 4)]
+    assert asked == ["2500m", "4"]
+
+
+def test_a_rung_is_the_size_of_a_cpu_worker() -> None:
+    pod = worker_pod(
+        request_for(), CONFIG, name="w", secret_name="s", owner=None, database="d", rung=CONFIG.cpu_rungs[-1]
+    )
+    assert resources_of(pod)["requests"] == {"cpu": "4", "memory": "32Gi"}
+
+
+def test_shared_memory_is_no_more_than_the_memory_it_is_part_of() -> None:
+    pod = pod_of(GpuClass(name="l4", memory_bytes=2**20))
+    assert pod["spec"]["volumes"][1]["emptyDir"]["sizeLimit"] == "1Mi"
+
+
+def test_a_worker_without_an_image_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="set image on the class, or give the placement one"):
+        pod_of(GpuClass(name="l4"), KubernetesConfig("ml"))
+
+
+def test_an_image_that_the_class_does_not_allow_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="may not run the image") as caught:
+        pod_of(GpuClass(name="l4", allowed_images=("ghcr.io/team/",)))
+    assert caught.value.facts["image"] == CONFIG.image
+
+
+def test_the_image_of_the_class_itself_is_always_allowed() -> None:
+    pod = pod_of(GpuClass(name="l4", image="ghcr.io/team/worker:2", allowed_images=()))
+    assert pod["spec"]["containers"][0]["image"] == "ghcr.io/team/worker:2"
+
+
+def test_shared_devices_come_one_at_a_time() -> None:
+    with pytest.raises(InvalidInput, match="gets one"):
+        pod_of(GpuClass(name="slice", sharing="mig"), gpus=2)
+
+
+def test_an_idle_worker_may_be_moved_and_a_busy_one_should_not_be() -> None:
+    key = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+    assert [disruption_annotations(busy=busy)[key] for busy in (True, False)] == ["false", "true"]
+
+
+def test_a_spot_node_gives_less_grace_and_never_more() -> None:
+    config = KubernetesConfig("ml", image="a/b", termination_grace_seconds=7)
+    graces = [
+        pod_of(GpuClass(name="l4", spot=True), one)["spec"]["terminationGracePeriodSeconds"] for one in (CONFIG, config)
+    ]
+    assert graces == [15, 7]
+
+
+def test_pods_share_nothing_that_a_caller_could_change() -> None:
+    pod_of()["spec"]["securityContext"]["runAsNonRoot"] = False
+    pod_of()["spec"]["containers"][0]["securityContext"]["capabilities"]["drop"].clear()
+    assert weaknesses(pod_of()) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import json
 import os
@@ -247,18 +248,21 @@ def replaces_record_batches(number: int) -> int:
     return number
 
 
-def ends_its_thread(number: int) -> int:
-    """Throws exceptions into the main thread for ever, from another one."""
-
-    def throw() -> None:
-        while True:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(threading.main_thread().ident or 0), ctypes.py_object(ValueError)
-            )
-            time.sleep(0.0001)
-
-    threading.Thread(target=throw, daemon=True).start()
+def throws_into_its_thread(number: int) -> int:
+    """Throws exceptions into its thread for ever, from another one."""
+    if not _throwing:
+        _throwing.append(number)
+        _thread.start_new_thread(_throw, (threading.get_ident(),))
     return number
+
+
+_throwing: list[int] = []
+
+
+def _throw(into: int) -> None:
+    while True:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(into), ctypes.py_object(ValueError))
+        time.sleep(0.0001)
 
 
 def forks(number: int) -> int:
@@ -272,7 +276,7 @@ def raises_at_length(number: int) -> int:
     raise ValueError("x" * 5_000_000 + "\ud800")
 
 
-class Interrupting(int):
+class Interrupting:
     """A number that ends the program when it is looked at."""
 
     def __index__(self) -> int:
@@ -281,4 +285,4 @@ class Interrupting(int):
 
 def gives_an_interrupting_number(number: int) -> int:
     """Gives a result that cannot be read."""
-    return Interrupting(number)
+    return Interrupting()  # type: ignore[return-value]

@@ -243,7 +243,9 @@ class Slot:
                 hand.heard_at = time.monotonic()
         except WorkerLost:
             if time.monotonic() - asked < limit:
-                return  # it ended, and its stream with it
+                # It ended, and its stream should have ended with it; one that did not would be waited for for ever.
+                self._give_up(hand, "computes no more", lease.why_lost(_CAUSE_SECONDS) if lease else None)
+                return
             self._give_up(
                 hand,
                 f"did not answer for {limit:g} seconds and was ended: it is stopped, or its Function holds the "
@@ -252,9 +254,9 @@ class Slot:
         finally:
             self._asking_health = False
 
-    def _give_up(self, hand: Hand, why: str) -> None:
+    def _give_up(self, hand: Hand, why: str, lost: Lost | None = None) -> None:
         if self._hand is hand and not hand.lost:
-            self._given_up = Lost("unreachable", f"{hand.worker} {why}")
+            self._given_up = lost or Lost("unreachable", f"{hand.worker} {why}")
             self._kill()
 
     def _kill(self) -> None:

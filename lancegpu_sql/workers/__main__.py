@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 from lancegpu_sql.workers.calls import CERTIFICATE_VARIABLE, KEY_VARIABLE, ORPHAN_VARIABLE, TOKEN_VARIABLE
+from lancegpu_sql.workers.ending import run_to_end
 from lancegpu_sql.workers.owner import Hearing, end_with_owner
 
 _USAGE = "usage: python -m lancegpu_sql.workers (--socket PATH | --listen HOST:PORT)\n"
@@ -67,7 +68,4 @@ def _bracketed(address: str) -> str:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    # The Function is closed and every reply written. Waiting for open streams, or for threads that user code left
-    # behind, could take for ever.
-    os._exit(code)
+    run_to_end(lambda: main(sys.argv[1:]))

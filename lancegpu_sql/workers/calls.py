@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Bound here: what user code puts in their place must not reach the answers.
+_dumps, _loads = json.dumps, json.loads
+
 LOAD_ACTION = "load"
 HEALTH_ACTION = "health"
 CALLS_COMMAND = b"calls"
@@ -72,7 +75,7 @@ class FunctionLoad:
 
     def to_bytes(self) -> bytes:
         """Return the load as the body of an action: four bytes of length, JSON, then the payload as it is."""
-        head = json.dumps(
+        head = _dumps(
             {
                 "function": self.function,
                 "version": self.version,
@@ -88,7 +91,7 @@ class FunctionLoad:
     def from_bytes(cls, body: memoryview) -> FunctionLoad:
         """Read what `to_bytes` wrote."""
         size = int.from_bytes(body[:4], "big")
-        head = json.loads(bytes(body[4 : 4 + size]))
+        head = _loads(bytes(body[4 : 4 + size]))
         return cls(payload=bytes(body[4 + size :]), **head)
 
 
@@ -132,12 +135,12 @@ class LoadReport:
 
     def to_bytes(self) -> bytes:
         """Return the report as JSON."""
-        return json.dumps(asdict(self)).encode()
+        return _dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> LoadReport:
         """Read what `to_bytes` wrote."""
-        fields = json.loads(body)
+        fields = _loads(body)
         return cls(fields["seconds"], tuple(fields["log"]), _failure(fields["failure"]), fields["calls_at_once"])
 
 
@@ -153,12 +156,12 @@ class WorkerHealth:
 
     def to_bytes(self) -> bytes:
         """Return the health as JSON."""
-        return json.dumps(asdict(self)).encode()
+        return _dumps(asdict(self)).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes) -> WorkerHealth:
         """Read what `to_bytes` wrote."""
-        return cls(**json.loads(body))
+        return cls(**_loads(body))
 
 
 def encode_call(call_id: int) -> bytes:
@@ -168,7 +171,7 @@ def encode_call(call_id: int) -> bytes:
 
 def decode_call(message: bytes) -> int | None:
     """Return the call's id, or None for `STOP_MESSAGE`."""
-    call_id = json.loads(message).get("call")
+    call_id = _loads(message).get("call")
     return None if call_id is None else int(call_id)
 
 
@@ -179,12 +182,24 @@ def encode_result(call_id: int, seconds: float, log: tuple[str, ...], failure: C
         message["log"] = log
     if failure is not None:
         message["failure"] = asdict(failure)
-    return json.dumps(message).encode()
+    return _dumps(message).encode()
+
+
+def last_resort(call_id: int, error: BaseException) -> bytes:
+    """Return a result that says that the worker could not even say how the call ended."""
+    kind = "".join(letter for letter in type(error).__name__ if letter.isascii() and letter.isalnum())
+    message = "its answer could not be written; its Function replaced something that the worker needs"
+    return b'{"call":%d,"seconds":0.0,"failure":{"kind":"raised","message":"%s: %s","error_type":"%s"}}' % (
+        call_id,
+        kind.encode(),
+        message.encode(),
+        kind.encode(),
+    )
 
 
 def decode_result(message: bytes, values: pa.Array | None) -> CallResult:
     """Read what `encode_result` wrote."""
-    fields = json.loads(message)
+    fields = _loads(message)
     return CallResult(
         call_id=fields["call"],
         values=values,

@@ -1,24 +1,27 @@
-"""The worker's desk: loads, calls and closes the Function, one thing after the other, in the process's main thread.
+"""The worker's desk: loads, calls and closes the Function, one thing after the other.
 
 User code gets the main thread because libraries expect it (signals, GUIs, some GPU runtimes), and always the same one.
+A clerk in a thread of its own keeps the order and writes the replies, out of reach of what user code leaves behind.
 Flight's threads put work on the desk and carry the replies away.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
+from time import monotonic, perf_counter  # bound here: user code may replace them in their module
 from typing import Protocol
 
 import pyarrow as pa
 
-from lancegpu_sql.workers.calls import CallFailure, FunctionLoad, LoadReport, WorkerHealth, encode_result
+from lancegpu_sql.workers.calls import CallFailure, FunctionLoad, LoadReport, WorkerHealth, encode_result, last_resort
 from lancegpu_sql.workers.output import OutputCapture
+from lancegpu_sql.workers.turns import Turns
 
 
 class Loaded(Protocol):
@@ -86,7 +89,9 @@ class Desk:
         self._loader = loader
         self._failure_of = failure_of
         self._output = output
-        # Re-entrant, unlike Queue: `retire` may come from a signal handler while the main thread is inside `get`.
+        self._turns = Turns()
+        self._fault: BaseException | None = None
+        # Re-entrant, unlike Queue: `retire` may come from a signal handler, anywhere.
         self._work: SimpleQueue[_Load | _Call | _End | _Retire] = SimpleQueue()
         self._loaded: Loaded | None = None
         self._load: FunctionLoad | None = None
@@ -95,7 +100,7 @@ class Desk:
         self._under_way: list[Future[None]] = []
         self._retiring = False
         self._calls_done = 0
-        self._state: tuple[str, float] = ("empty", time.monotonic())
+        self._state: tuple[str, float] = ("empty", monotonic())
         self._streams: set[Stream] = set()
 
     # Called by Flight's threads.
@@ -131,8 +136,13 @@ class Desk:
             function=load.function if load else None,
             version=load.version if load else None,
             calls_done=self._calls_done,
-            state_seconds=time.monotonic() - since,
+            state_seconds=monotonic() - since,
         )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread that computes is there."""
+        return self._turns.alive
 
     def retire(self) -> None:
         """Finish the call that runs, drop those behind it, close the Function and let `run` return."""
@@ -142,16 +152,31 @@ class Desk:
     # The main thread.
 
     def run(self) -> None:
-        """Work until told to retire."""
-        while not self._retiring:
-            # Not kept in a variable while waiting for the next: a call's batch is let go as soon as it is done.
-            self._do(self._work.get())
-        self._finish_calls()
-        self._close()
-        for stream in tuple(self._streams):
-            stream.replies.put(None)
-            if stream.writer is not None:
-                stream.writer.join(_FAREWELL_SECONDS)
+        """Let user code run here until told to retire; raise what ended the clerk, if anything did."""
+        clerk = threading.Thread(target=self._clerk, name="clerk", daemon=True)
+        clerk.start()
+        self._turns.serve()
+        clerk.join()
+        if self._fault is not None:
+            raise self._fault
+
+    # The clerk.
+
+    def _clerk(self) -> None:
+        try:
+            while not self._retiring:
+                # Not kept in a variable while waiting for the next: a call's batch is let go as soon as it is done.
+                self._do(self._work.get())
+            self._finish_calls()
+            self._close()
+            for stream in tuple(self._streams):
+                stream.replies.put(None)
+                if stream.writer is not None:
+                    stream.writer.join(_FAREWELL_SECONDS)
+        except BaseException as exc:
+            self._fault = exc
+        finally:
+            self._turns.end()
 
     def _do(self, work: _Load | _Call | _End | _Retire) -> None:
         match work:
@@ -169,8 +194,15 @@ class Desk:
 
     def _reply(self, work: _Call) -> None:
         stream = work.stream
-        if not (stream.skipping or stream.gone or self._retiring or stream.cancelled()):
-            stream.replies.put(self._answer(work.call_id, work.batch))
+        if stream.skipping or stream.gone or self._retiring or stream.cancelled():
+            return
+        try:
+            reply = self._answer(work.call_id, work.batch)
+        except BaseException as exc:
+            # A call without an answer is waited for for ever.
+            self._computing.pop(work.call_id, None)
+            reply = last_resort(work.call_id, exc), None
+        stream.replies.put(reply)
 
     def _finish_calls(self) -> None:
         for under_way in self._under_way:
@@ -179,34 +211,48 @@ class Desk:
 
     def _answer(self, call_id: int, batch: pa.RecordBatch) -> Reply:
         failure = values = None
-        started = self._computing[call_id] = time.monotonic()
+        started = self._computing[call_id] = monotonic()
         try:
-            assert self._loaded is not None, "a call came before a load"
-            values = self._loaded.call(batch)
+            values = self._call(batch)
         except BaseException as exc:
             failure = self._failure_of(exc)
         self._enter("idle")
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         del self._computing[call_id]
         self._calls_done += 1
         reply = None if values is None else pa.record_batch([values], names=["value"])
-        return encode_result(call_id, seconds, self._output.take(), failure), reply
+        return encode_result(call_id, seconds, self._printed(), failure), reply
+
+    def _call(self, batch: pa.RecordBatch) -> pa.Array:
+        loaded = self._loaded
+        assert loaded is not None, "a call came before a load"
+        if self._threads is not None:
+            return loaded.call(batch)
+        return self._turns.take(lambda: loaded.call(batch))
+
+    def _printed(self) -> tuple[str, ...]:
+        """Return what user code printed, and what it raised where nobody had called it."""
+        strays = tuple(
+            f"[raised outside of any call, by what an earlier one left behind: {self._failure_of(stray).message}]"
+            for stray in self._turns.strays()
+        )
+        return self._output.take() + strays
 
     def _take_up(self, load: FunctionLoad) -> LoadReport:
         self._close()
         self._enter("loading")
         failure = None
         at_once = 1
-        started = time.perf_counter()
+        started = perf_counter()
         try:
-            self._loaded, at_once = self._loader(load)
+            self._loaded, at_once = self._turns.take(lambda: self._loader(load))
             self._load = load
         except BaseException as exc:
             failure = self._failure_of(exc)
         # Only a Function that allows several calls at a time leaves the main thread.
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="calls") if at_once > 1 else None
         self._enter("empty" if failure else "idle")
-        return LoadReport(time.perf_counter() - started, self._output.take(), failure, at_once)
+        return LoadReport(perf_counter() - started, self._printed(), failure, at_once)
 
     def _close(self) -> None:
         loaded, self._loaded, self._load = self._loaded, None, None
@@ -216,13 +262,14 @@ class Desk:
         if loaded is None:
             return
         try:
-            loaded.close()
-        except BaseException:
-            # Nobody is left to be told: the worker ends, or another Function takes its place.
-            traceback.print_exc()
+            self._turns.take(loaded.close)
+        except BaseException as exc:
+            # Nobody waits for it: the worker ends, or another Function takes its place, whose log it then begins.
+            with suppress(OSError):
+                os.write(2, f"{self._failure_of(exc).message}\n".encode(errors="backslashreplace"))
 
     def _enter(self, state: str) -> None:
-        self._state = (state, time.monotonic())
+        self._state = (state, monotonic())
 
 
 def start_writer(stream: Stream, write: Callable[[Reply], None], gone: tuple[type[BaseException], ...]) -> None:

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-import traceback
+import sysconfig
+from pathlib import Path
 
-from lancegpu_sql.functions.faults import UserFaultError
+import cloudpickle
+import pyarrow as pa
+
+from lancegpu_sql.functions.faults import UserFaultError, described, summary
 from lancegpu_sql.functions.loading import LoadedFunction
 from lancegpu_sql.functions.loading import load as load_payload
 from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.workers.calls import CallFailure, FunctionLoad
+
+# User code raises what it likes: gigabytes, too. So much of it is for people to read.
+_MESSAGE_CHARACTERS = 20_000
+_TRACEBACK_CHARACTERS = 100_000
+_TYPE_CHARACTERS = 200
+
+_OWN_FILES = (
+    str(Path(__file__).parents[1]),
+    str(Path(pa.__file__).parent),
+    str(Path(cloudpickle.__file__).parent),
+    "<frozen ",
+)
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+_INSTALLED = tuple(filter(None, (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))))
 
 
 def load_function(load: FunctionLoad) -> tuple[LoadedFunction, int]:
@@ -25,12 +43,52 @@ def failure_of(error: BaseException) -> CallFailure:
     if isinstance(error, UserFaultError):
         return CallFailure(
             kind=error.kind,
-            message=error.message,
-            error_type=error.error_type or "",
-            traceback=error.traceback_text or "",
+            message=_cut(error.message, _MESSAGE_CHARACTERS),
+            error_type=_cut(error.error_type or "", _TYPE_CHARACTERS),
+            traceback=_cut(error.traceback_text or "", _TRACEBACK_CHARACTERS),
             row_index=error.row_index,
-            expected=error.facts.get("expected"),
-            got=error.facts.get("got"),
+            expected=_cut_or_none(error.facts.get("expected")),
+            got=_cut_or_none(error.facts.get("got")),
         )
-    text = "".join(traceback.format_exception(error))
-    return CallFailure("internal", f"{type(error).__name__}: {error}", type(error).__name__, text)
+    facts = described(error)
+    struck = _comes_from_user_code(error)
+    where = " (by a signal handler or another interruption, outside of the Function itself)" if struck else ""
+    return CallFailure(
+        kind="raised" if struck else "internal",
+        message=_cut(summary(error), _MESSAGE_CHARACTERS) + where,
+        error_type=_cut(facts["error_type"], _TYPE_CHARACTERS),
+        traceback=_cut(facts["traceback_text"], _TRACEBACK_CHARACTERS),
+    )
+
+
+def _comes_from_user_code(error: BaseException) -> bool:
+    """Tell whether user code raised it inside the worker's own work: a signal handler, a `__index__`, another thread."""
+    if not isinstance(error, Exception) or not _is_known(type(error).__module__):
+        return True
+    trace = error.__traceback__
+    while trace is not None:
+        if not _is_own_file(trace.tb_frame.f_code.co_filename):
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _is_known(module: str) -> bool:
+    return module == "builtins" or module.partition(".")[0] in ("lancegpu_sql", "pyarrow", "pickle", "_pickle", "json")
+
+
+def _is_own_file(filename: str) -> bool:
+    if filename.startswith(_OWN_FILES):
+        return True
+    return filename.startswith(_STANDARD_LIBRARY) and not filename.startswith(_INSTALLED)
+
+
+def _cut(text: str, most: int) -> str:
+    # A lone surrogate is text in Python, and nowhere else.
+    if len(text) > most:
+        text = f"{text[: most // 2]} … [{len(text) - most} characters left out] … {text[-(most // 2) :]}"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _cut_or_none(text: str | None) -> str | None:
+    return None if text is None else _cut(text, _MESSAGE_CHARACTERS)

@@ -37,17 +37,23 @@ class OutputCapture:
 
         Of a flood the first and last lines are kept, with one line between them that says how much is left out.
         """
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # user code may have closed or replaced it
-                stream.flush()
+        for name in ("stdout", "stderr"):
+            with contextlib.suppress(BaseException):  # user code may have closed or replaced it
+                getattr(sys, name).flush()
         _libc.fflush(None)
         with self._lock:
-            size = os.fstat(self._file).st_size
-            start, self._read_bytes = self._read_bytes, size
-            if size == start:
-                return ()
-            lines = self._lines(start, size)
-            self._free()
+            try:
+                return self._take_lines()
+            except OSError as exc:  # user code may have closed every descriptor there is
+                return (f"[what was printed is lost: {exc.strerror}]",)
+
+    def _take_lines(self) -> tuple[str, ...]:
+        size = os.fstat(self._file).st_size
+        start, self._read_bytes = self._read_bytes, size
+        if size == start:
+            return ()
+        lines = self._lines(start, size)
+        self._free()
         return lines
 
     def _lines(self, start: int, end: int) -> tuple[str, ...]:

@@ -71,6 +71,8 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         if action.type == LOAD_ACTION:
             return [self._desk.load(FunctionLoad.from_bytes(memoryview(action.body))).to_bytes()]
         if action.type == HEALTH_ACTION:
+            if not self._desk.alive:
+                raise flight.FlightServerError("the thread that computes has ended")
             return [self._desk.health().to_bytes()]
         raise flight.FlightServerError(f"unknown action {action.type!r}")
 

@@ -175,3 +175,32 @@ def test_a_failed_load_leaves_the_desk_empty_and_alive():
     threading.Thread(target=desk.run, daemon=True).start()
     assert desk.load(LOAD).failure == CallFailure("raised", "no weights", "OSError")
     assert desk.health().state == "empty"
+
+
+def test_what_the_output_raises_does_not_keep_a_call_from_its_answer():
+    class Broken:
+        def __init__(self) -> None:
+            self.fine = 1  # the load's
+
+        def take(self) -> tuple[str, ...]:
+            self.fine -= 1
+            if self.fine < 0:
+                raise SystemExit
+            return ()
+
+    desk = Desk(lambda load: (Told(), 1), failure_of, Broken())  # type: ignore[arg-type]
+    threading.Thread(target=desk.run, daemon=True).start()
+    desk.load(LOAD)
+    stream = open_stream(desk)
+    call_all(desk, stream, 2)
+    assert [result.failure.error_type for result in results(stream) if result.failure] == ["SystemExit"] * 2
+
+
+def test_a_desk_whose_thread_ended_says_so():
+    desk = Desk(lambda load: (Told(), 1), failure_of, Quiet())  # type: ignore[arg-type]
+    main = threading.Thread(target=desk.run, daemon=True)
+    main.start()
+    assert desk.alive
+    desk.retire()
+    main.join()
+    assert not desk.alive

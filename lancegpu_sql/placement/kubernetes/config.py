@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.images import parse_image
 
 GPU_NODE_LABELS = (
@@ -73,7 +73,7 @@ class KubernetesConfig:
 
     Raises
     ------
-    InvalidInput
+    InvalidPlacement
         A value that cannot be.
     """
 
@@ -97,19 +97,21 @@ class KubernetesConfig:
 
     def __post_init__(self) -> None:
         if not _NAMESPACE.fullmatch(self.namespace):
-            raise InvalidInput(f"{self.namespace!r} cannot name a namespace: use a-z, 0-9 and -, at most 63.")
+            raise InvalidPlacement(f"{self.namespace!r} cannot name a namespace: use a-z, 0-9 and -, at most 63.")
         if self.image is not None:
             try:
                 parse_image(self.image)
             except ValueError as exc:
-                raise InvalidInput(str(exc), image=self.image) from exc
+                raise InvalidPlacement(str(exc), image=self.image) from exc
         # Below 1024 a worker, which is never root, could not listen everywhere.
         if not 1024 <= self.worker_port <= 65535:
-            raise InvalidInput(f"worker_port is a number from 1024 to 65535, not {self.worker_port}.")
+            raise InvalidPlacement(f"worker_port is a number from 1024 to 65535, not {self.worker_port}.")
         if self.in_cluster is True and (self.context or self.kubeconfig):
-            raise InvalidInput("in_cluster=True uses the pod's own service account: leave context and kubeconfig out.")
+            raise InvalidPlacement(
+                "in_cluster=True uses the pod's own service account: leave context and kubeconfig out."
+            )
         if not self.cpu_rungs:
-            raise InvalidInput("cpu_rungs is empty: CPU workers would have no size.")
+            raise InvalidPlacement("cpu_rungs is empty: CPU workers would have no size.")
         for name in (
             "orphan_seconds",
             "termination_grace_seconds",
@@ -118,4 +120,4 @@ class KubernetesConfig:
             "query_burst",
         ):
             if getattr(self, name) <= 0:
-                raise InvalidInput(f"{name} is more than 0, not {getattr(self, name)}.")
+                raise InvalidPlacement(f"{name} is more than 0, not {getattr(self, name)}.")

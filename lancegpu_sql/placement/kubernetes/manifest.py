@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.functions.options import is_placement_variable
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.images import is_allowed
@@ -75,7 +75,7 @@ def worker_pod(
 
     Raises
     ------
-    InvalidInput
+    InvalidPlacement
         There is no image, it is not allowed, or shared devices are asked for by more than one.
     """
     gpu_class = request.gpu_class
@@ -247,10 +247,10 @@ def _image(gpu_class: GpuClass | None, config: KubernetesConfig) -> str:
     of_class = "a CPU worker" if gpu_class is None else f"a worker of GPU class {gpu_class.name!r}"
     if config.image is None:
         where = "" if gpu_class is None else "set image on the class, or "
-        raise InvalidInput(f"{of_class} has no image: {where}give the placement one with image=…")
+        raise InvalidPlacement(f"{of_class} has no image: {where}give the placement one with image=…")
     allowed = None if gpu_class is None else gpu_class.allowed_images
     if allowed is not None and not is_allowed(config.image, allowed):
-        raise InvalidInput(
+        raise InvalidPlacement(
             f"{of_class} may not run the image {config.image!r}; the class allows "
             f"{', '.join(allowed) or 'none but its own'}",
             image=config.image,
@@ -307,7 +307,7 @@ def _resources(request: WorkerRequest, config: KubernetesConfig, rung: CpuRung |
     else:
         cpus, both = max(gpu_class.cpu or 0, request.cpus), _sizes(gpu_class)
         if gpu_class.sharing != "exclusive" and request.gpus != 1:
-            raise InvalidInput(
+            raise InvalidPlacement(
                 f"{request.function} needs {request.gpus} GPUs, but a worker of GPU class {gpu_class.name!r} gets one: "
                 f"its devices are shared ({gpu_class.sharing})"
             )

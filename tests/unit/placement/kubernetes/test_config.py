@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 
 
@@ -22,7 +22,7 @@ from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
     ],
 )
 def test_what_cannot_be_is_refused_at_once(wrong: dict[str, Any], says: str) -> None:
-    with pytest.raises(InvalidInput, match=says):
+    with pytest.raises(InvalidPlacement, match=says):
         KubernetesConfig(**{"namespace": "ml", **wrong})
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pods import NAMES, case, request_for
 
-from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, disruption_annotations, worker_pod, worker_secret
@@ -125,12 +125,12 @@ def test_shared_memory_is_no_more_than_the_memory_it_is_part_of() -> None:
 
 
 def test_a_worker_without_an_image_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="set image on the class, or give the placement one"):
+    with pytest.raises(InvalidPlacement, match="set image on the class, or give the placement one"):
         pod_of(GpuClass(name="l4"), KubernetesConfig("ml"))
 
 
 def test_an_image_that_the_class_does_not_allow_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="may not run the image") as caught:
+    with pytest.raises(InvalidPlacement, match="may not run the image") as caught:
         pod_of(GpuClass(name="l4", allowed_images=("ghcr.io/team/",)))
     assert caught.value.facts["image"] == CONFIG.image
 
@@ -141,7 +141,7 @@ def test_the_image_of_the_class_itself_is_always_allowed() -> None:
 
 
 def test_shared_devices_come_one_at_a_time() -> None:
-    with pytest.raises(InvalidInput, match="gets one"):
+    with pytest.raises(InvalidPlacement, match="gets one"):
         pod_of(GpuClass(name="slice", sharing="mig"), gpus=2)
 
 

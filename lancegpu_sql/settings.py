@@ -97,8 +97,8 @@ class Settings(BaseModel):
     )
     progress: Literal["auto", "bar", "lines", "quiet"] = Field(
         default="auto",
-        description="How a refresh shows its progress: auto is a bar on a terminal, one final line in a notebook, and "
-        "plain lines elsewhere.",
+        description="How a refresh shows its progress: `bar` (for a terminal), `lines` (for a log: a line for each phase, "
+        "and every 5 s), `quiet` (one final line), or `auto`: a bar on a terminal, quiet in a notebook, lines elsewhere.",
     )
 
     @classmethod

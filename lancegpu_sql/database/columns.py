@@ -13,7 +13,7 @@ from lancegpu_sql.database import arguments
 from lancegpu_sql.database.functions import registered
 from lancegpu_sql.database.gpu_classes import check_runs_on
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.errors import ColumnNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.functions.binding import Binding
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
@@ -76,17 +76,39 @@ def add_columns(services: Services, snapshot: Snapshot, added: Any) -> None:
     for name, value in added.items():
         if name not in bindings and name not in expressions:
             raise InvalidInput(
-                f'column {name!r} is given as {type(value).__name__}; write a binding such as f(x=col("text")), '
-                "or an SQL expression as a string"
+                f'column {name!r} is given as {type(value).__name__}; write a binding such as f(x=col("text")) (a call '
+                "without col(...) runs here at once, and gives its result), or an SQL expression as a string"
             )
     declared = [
         declare_one(snapshot, name, registered(services, binding.function), binding.arguments, binding.bound)
         for name, binding in bindings.items()
     ]
     if expressions:
-        add_sql_columns(snapshot, expressions)
+        _add_expressions(snapshot, expressions)
     for columns, proof in declared:
         snapshot.declare(columns, proof)
+
+
+def _add_expressions(snapshot: Snapshot, expressions: Mapping[str, str]) -> None:
+    """Fill plain columns; tell those apart who called a Function with a value, whose result is a string."""
+    present = {column.casefold(): column for column in snapshot.schema.names}
+    for name, expression in expressions.items():
+        column = present.get(expression.strip().strip('`"').casefold())
+        if column is not None:
+            raise InvalidQuery(
+                f"column {name!r}: the expression {expression!r} is only the name of a column. Where a Function was meant, "
+                f"it was called with that name as a value: write f(x=col({column!r})). To copy the column as it is now, "
+                f"write {f'(`{column}`)'!r}",
+                column=name,
+            )
+    try:
+        add_sql_columns(snapshot, expressions)
+    except InvalidQuery as exc:
+        raise InvalidQuery(
+            f'{exc.message} A string is an expression in Lance\'s SQL; a Function is applied to a column by f(x=col("x")), '
+            'whereas f(x="x") calls it here, with that text',
+            **exc.facts,
+        ) from exc.__cause__
 
 
 def alter_column(
@@ -102,6 +124,13 @@ def alter_column(
     if function is None and rename is None and data_type is None:
         raise InvalidInput(f"alter_column({name!r}): say what to alter: function=, rename= or data_type=")
     if function is not None:
+        if name in snapshot.schema.names and all(name != column.column for column in snapshot.computed):
+            raise ColumnNotFound(
+                f"column {name!r} of table {snapshot.name!r} is a plain one: there is no Function to replace. Drop it and "
+                f"add it as a computed one, add_columns({{{name!r}: f(x=col(...))}}), or add that under another name",
+                table=snapshot.name,
+                column=name,
+            )
         target = find_target(snapshot, name)
         snapshot.repoint(repointed(snapshot, target.columns, registered(services, function)))
     if data_type is not None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import program_of
+from programs import run_program
 from suites import TESTS
 from typer.main import get_command
 
@@ -71,3 +76,13 @@ def test_docs_refresh_tells_of_every_option():
     text = (TESTS.parent / "docs" / "refresh.md").read_text()
     told = re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)
     assert told == list(RefreshOptions.model_fields)
+
+
+def test_the_first_example_works_as_written_after_the_programs_of_the_readme(fresh_folder: Path):
+    run_program(program_of((TESTS.parent / "README.md").read_text()).write(fresh_folder), folder=fresh_folder)
+    example = re.search(r"```sh\n(.*?)```", (TESTS.parent / "docs" / "cli.md").read_text(), re.DOTALL)
+    assert example is not None
+    shell = f'set -eu\nlancegpu() {{ "{sys.executable}" -m lancegpu_sql.cli "$@"; }}\n{example[1]}'
+    ran = subprocess.run(["bash", "-c", shell], cwd=fresh_folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "finished" in ran.stdout

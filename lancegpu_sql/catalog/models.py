@@ -38,11 +38,15 @@ class Parameter(Model):
 
 
 class InitParameter(Model):
-    """One parameter of a class Function's ``__init__``; `default` is a JSON value."""
+    """One parameter of a class Function's ``__init__``; `default` is a JSON value.
+
+    `type` is its Python type, such as ``list[int] | None``; None where the annotation says nothing that can be checked.
+    """
 
     name: str
     required: bool
     default: Any = None
+    type: str | None = None
 
 
 class FunctionPlacement(Model):

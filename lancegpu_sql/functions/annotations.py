@@ -57,11 +57,14 @@ class Annotation:
         Nulls are among the values.
     shape
         `value`, `array` or `record_batch`; None where there is no annotation.
+    is_numpy
+        It is a numpy array: one value, or, as the result of a Function that takes batches, a whole batch.
     """
 
     type: pa.DataType | None = None
     nullable: bool = True
     shape: str | None = None
+    is_numpy: bool = False
 
 
 NO_ANNOTATION = Annotation()
@@ -100,6 +103,7 @@ def _read(hint: Any, where: str) -> Annotation:
         if len(present) != 1 or len(present) == len(args):
             raise InvalidFunction(f"{where} is {_words(hint)}: of several types write one, or T | None.")
         return dataclasses.replace(_read(present[0], where), nullable=True)
+    _refuse_type_factory(hint, where)
     if hint is pa.RecordBatch:
         return Annotation(shape="record_batch")
     if isinstance(hint, type) and issubclass(hint, pa.Array):
@@ -113,6 +117,8 @@ def _read(hint: Any, where: str) -> Annotation:
 
 
 def _read_annotated(hint: Any, extras: Sequence[Any], where: str) -> Annotation:
+    for extra in extras:
+        _refuse_type_factory(extra, where)
     said = [extra for extra in extras if isinstance(extra, (pa.DataType, pa.Field))]
     if not said:
         return _read(hint, where)
@@ -123,7 +129,23 @@ def _read_annotated(hint: Any, extras: Sequence[Any], where: str) -> Annotation:
     inner = next(arg for arg in typing.get_args(hint) if arg is not type(None)) if optional else hint
     if isinstance(inner, type) and issubclass(inner, pa.Array):
         return Annotation(arrow_type, nullable=True, shape="array")
-    return Annotation(arrow_type, nullable=optional, shape="value")
+    return Annotation(arrow_type, nullable=optional, shape="value", is_numpy=_is_numpy(inner))
+
+
+def _is_numpy(hint: Any) -> bool:
+    origin = typing.get_origin(hint) or hint
+    return isinstance(origin, type) and (origin.__module__, origin.__name__) == ("numpy", "ndarray")
+
+
+def _refuse_type_factory(hint: Any, where: str) -> None:
+    """Refuse `pa.int64` where `pa.int64()` is meant; without a word the type would be that of the Python annotation."""
+    name = getattr(hint, "__name__", "")
+    if isinstance(hint, type) or not callable(hint) or getattr(pa, name, None) is not hint:
+        return
+    raise InvalidFunction(
+        f"{where} is annotated with pa.{name}, the maker of a type, not a type: write "
+        f"Annotated[<Python type>, pa.{name}(...)]."
+    )
 
 
 def _is_optional(hint: Any) -> bool:
@@ -133,7 +155,10 @@ def _is_optional(hint: Any) -> bool:
 
 def _type_of(hint: Any, where: str) -> pa.DataType:
     if isinstance(hint, pa.DataType):
-        raise InvalidFunction(f"{where} is an Arrow type itself: write Annotated[<Python type>, pa.{hint}].")
+        raise InvalidFunction(
+            f"{where} is {hint}, an Arrow type itself: write Annotated[<Python type>, <that type>], such as "
+            "Annotated[int, pa.int64()]."
+        )
     if typing.is_typeddict(hint) or dataclasses.is_dataclass(hint):
         return _struct_of(hint, where)
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):

@@ -67,12 +67,12 @@ class Function:
         A class called here is made, called and closed each time; `.target(...)` makes an instance to keep.
         """
         signature = self.signature
-        init_parameters = {parameter.name: parameter.required for parameter in signature.init_parameters}
         if names_a_column(args, kwargs):
-            return bind(self, [parameter.name for parameter in signature.parameters], init_parameters, args, kwargs)
+            names = [parameter.name for parameter in signature.parameters]
+            return bind(self, names, signature.init_parameters, args, kwargs)
         if not signature.is_class:
             return self.target(*args, **kwargs)
-        init_values = {name: kwargs.pop(name) for name in init_parameters if name in kwargs}
+        init_values = {each.name: kwargs.pop(each.name) for each in signature.init_parameters if each.name in kwargs}
         instance = self.target(**init_values)
         try:
             return instance(*args, **kwargs)
@@ -114,8 +114,10 @@ def function(target: Callable[..., Any] | None = None, /, **options: Any) -> Any
     """Make a Function of a function or a class.
 
     A plain function is called once per row. One whose parameters are annotated with Arrow arrays, or that takes one
-    `pyarrow.RecordBatch`, is called once per batch. Of a class, `__init__` runs once per worker, `__call__` once per
-    row or batch, and `close()`, where there is one, once at the end.
+    `pyarrow.RecordBatch`, is called once per batch and gives an Arrow array with a value for each row, or a numpy array
+    of the same type: of one dimension for numbers, of two, with a vector for each row, for a ``fixed_size_list``. Of a
+    class, `__init__` runs once per worker, `__call__` once per row or batch, and `close()`, where there is one, once at
+    the end.
 
     Parameters
     ----------
@@ -147,6 +149,18 @@ def function(target: Callable[..., Any] | None = None, /, **options: Any) -> Any
         Types are missing, an option is unknown or contradicts another, or the callable is asynchronous.
     InvalidName
         The name cannot stand in SQL.
+
+    Examples
+    --------
+    A batch of texts to a batch of vectors::
+
+        @function
+        class Embed:
+            def __init__(self, model: str) -> None:
+                self.model = SentenceTransformer(model)
+
+            def __call__(self, text: pa.StringArray) -> Annotated[np.ndarray, pa.list_(pa.float32(), 384)]:
+                return self.model.encode(text.to_pylist())
     """
     if target is not None and not callable(target):
         raise InvalidFunction(f"@function takes its options by name: write @function(name={target!r}).")

@@ -60,7 +60,7 @@ def define(function: Function) -> Definition:
         calling=signature.calling,
         is_class=signature.is_class,
         init_parameters=tuple(
-            InitParameter(name=each.name, required=each.required, default=each.default)
+            InitParameter(name=each.name, required=each.required, default=each.default, type=each.type)
             for each in signature.init_parameters
         ),
         deterministic=options.deterministic,

@@ -51,8 +51,8 @@ class RegisteredFunction:
             An argument is missing, unknown, or a value where a column belongs. It does not run here: its code is
             unpickled on workers only.
         """
-        init_parameters = {each.name: each.required for each in self.version.init_parameters}
-        return bind(self, [each.name for each in self.version.parameters], init_parameters, args, kwargs)
+        names = [each.name for each in self.version.parameters]
+        return bind(self, names, self.version.init_parameters, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<RegisteredFunction {self.name} version {self.version.version}>"

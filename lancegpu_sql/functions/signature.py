@@ -13,6 +13,7 @@ from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.annotations import NO_ANNOTATION, Annotation, evaluated_hints, read_annotation
 from lancegpu_sql.functions.arrow_types import check_supported
 from lancegpu_sql.functions.binding import json_or_none
+from lancegpu_sql.functions.init_types import type_words
 
 Calling = Literal["row", "arrays", "record_batch"]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -31,11 +32,15 @@ class Parameter:
 
 @dataclass(frozen=True)
 class InitParameter:
-    """A parameter of a class's `__init__`: a value of each binding. `default` is None where JSON cannot hold it."""
+    """A parameter of a class's `__init__`: a value of each binding.
+
+    `default` is None where JSON cannot hold it, `type` where the annotation says nothing that can be checked.
+    """
 
     name: str
     required: bool
     default: Any = None
+    type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -263,7 +268,7 @@ def _output(
             return pa.struct(list(output_schema)), True
         return output_schema.field(0).type, output_schema.field(0).nullable
     if result.type is not None:
-        if calling != "row" and result.shape == "value":
+        if calling != "row" and result.shape == "value" and not result.is_numpy:
             raise InvalidFunction(
                 f"{name} takes whole batches, so its result is an array: annotate it with Annotated[pa.Array, ...] or "
                 "a class such as pa.FloatArray."
@@ -284,6 +289,7 @@ def _init_parameters(target: type, name: str) -> tuple[InitParameter, ...]:
     if target.__init__ is object.__init__:  # type: ignore[misc]
         return ()
     parameters = list(inspect.signature(target.__init__).parameters.values())[1:]  # type: ignore[misc]
+    hints = _init_hints(target, name)
     found = []
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -292,5 +298,15 @@ def _init_parameters(target: type, name: str) -> tuple[InitParameter, ...]:
             )
         if parameter.kind not in _VARIADIC:
             required = parameter.default is inspect.Parameter.empty
-            found.append(InitParameter(parameter.name, required, None if required else json_or_none(parameter.default)))
+            default = None if required else json_or_none(parameter.default)
+            words = type_words(hints[parameter.name]) if parameter.name in hints else None
+            found.append(InitParameter(parameter.name, required, default, words))
     return tuple(found)
+
+
+def _init_hints(target: type, name: str) -> dict[str, Any]:
+    """Give the annotations of `__init__`; none where they cannot be evaluated: its values may be of any type."""
+    try:
+        return evaluated_hints(target.__init__, name, _closed_over(target.__init__))  # type: ignore[misc]
+    except InvalidFunction:
+        return {}

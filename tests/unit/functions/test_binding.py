@@ -71,6 +71,18 @@ def test_a_binding_reads_as_it_was_written() -> None:
         (lambda: Scale(value=col("a"), factor=col("b")), "takes a value, not col"),
         (lambda: Scale(value=col("a"), factor=(1, 2)), "a tuple"),
         (lambda: Scale(value=col("a"), factor=float("nan")), "as JSON"),
+        (lambda: shout(text=shout(text=col("a"), mark=col("b")), mark=col("b")), "Declare that one as a column first"),
+        (lambda: Scale(value=Scale(value=col("x"), factor=2.0), factor=3.0), r'add_columns\(.*value=col\("a"\)'),
+        (lambda: Scale(value=col("x"), factor=Scale(value=col("x"), factor=2.0)), "takes a value, not scale"),
+        (lambda: col("x") + 1, "takes no operators"),
+        (lambda: 2 * col("x"), "takes no operators"),
+        (lambda: -col("x"), "takes no operators"),
+        (lambda: col("x") == 1, "takes no operators"),
+        (lambda: col("x") != "a", "takes no operators"),
+        (lambda: col("x") > col("y"), "takes no operators"),
+        (lambda: col("x")["field"], "takes no operators"),
+        (lambda: list(col("x")), "takes no operators"),  # type: ignore[call-overload]
+        (lambda: not col("x"), "takes no operators"),
         (lambda: col(""), "the name of a column"),
         (lambda: col(3), "the name of a column"),  # type: ignore[arg-type]
     ],
@@ -78,6 +90,12 @@ def test_a_binding_reads_as_it_was_written() -> None:
 def test_a_wrong_binding_says_what_to_write(call: object, says: str) -> None:
     with pytest.raises(InvalidBinding, match=says):
         call()  # type: ignore[operator]
+
+
+def test_columns_are_told_apart_by_their_names() -> None:
+    assert {col("a"), col("a"), col("b")} == {col("b"), col("a")}
+    assert col("a") != col("b")
+    assert col("a") is not None
 
 
 def test_rename_names_the_columns_of_a_struct() -> None:

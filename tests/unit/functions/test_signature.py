@@ -6,8 +6,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated, Any, NamedTuple, Optional, TypedDict
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.signature import InitParameter, Parameter, signature_of
@@ -123,8 +125,8 @@ def test_a_class_has_the_parameters_of_its_call_and_of_its_init() -> None:
     assert signature.is_class
     assert [each.name for each in signature.parameters] == ["text"]
     assert signature.init_parameters == (
-        InitParameter("size", required=True),
-        InitParameter("layers", required=False, default=3),
+        InitParameter("size", required=True, type="str"),
+        InitParameter("layers", required=False, default=3, type="int"),
         InitParameter("device", required=False, default=None),
     )
 
@@ -224,3 +226,30 @@ def test_an_annotation_without_none_stands_against_a_nullable_schema() -> None:
     def f(text: str) -> int: ...
 
     assert not signature_of(f, pa.schema([("text", pa.large_utf8())])).parameters[0].nullable
+
+
+@pytest.mark.parametrize("hint", [np.ndarray, NDArray[np.float32]])
+def test_a_batch_may_be_given_as_a_numpy_array(hint: Any) -> None:
+    def f(text): ...
+
+    f.__annotations__ = {"text": pa.StringArray, "return": Annotated[hint, pa.list_(pa.float32(), 3)]}
+    signature = signature_of(f)
+    assert (signature.calling, signature.output_type) == ("arrays", pa.list_(pa.float32(), 3))
+
+
+def test_a_single_value_is_still_no_batch() -> None:
+    def f(text: pa.StringArray) -> Annotated[list, pa.list_(pa.float32(), 3)]: ...
+
+    with pytest.raises(InvalidFunction, match="takes whole batches"):
+        signature_of(f)
+
+
+@pytest.mark.parametrize(
+    "hint", [pa.int64, Annotated[int, pa.int8], Annotated[list[float], pa.list_], Annotated[pa.Array, pa.timestamp]]
+)
+def test_the_maker_of_a_type_is_no_type(hint: Any) -> None:
+    def f(x): ...
+
+    f.__annotations__ = {"x": hint, "return": int}
+    with pytest.raises(InvalidFunction, match=r"the maker of a type, not a type: write Annotated\[.*\(\.\.\.\)\]"):
+        signature_of(f)

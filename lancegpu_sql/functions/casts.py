@@ -148,12 +148,47 @@ def argument_cast(column_type: pa.DataType, parameter_type: pa.DataType) -> pa.D
         if times and (column_type.tz is None) != (parameter_type.tz is None):
             zone = f', "{column_type.tz}"' if column_type.tz else ""
             hint = f'; for such times annotate it with Annotated[datetime, pa.timestamp("{column_type.unit}"{zone})]'
+        else:
+            hint = _ways_out(column_type, parameter_type)
         raise InvalidBinding(
             f"a column of type {column_type} does not suit a parameter of type {parameter_type}{hint}",
             column_type=str(column_type),
             parameter_type=str(parameter_type),
         )
     return parameter_type
+
+
+def _ways_out(column_type: pa.DataType, parameter_type: pa.DataType) -> str:
+    """Say how a column and a parameter come together after all, for the types that people mix up most."""
+    annotation = next((word for word, is_kind in _PYTHON_WORDS.items() if is_kind(column_type)), None)
+    sql = _SQL_WORDS.get(parameter_type)
+    ways = []
+    if annotation is not None:
+        ways.append(f"annotate the parameter with {annotation}")
+    if sql is not None and not _types.is_nested(column_type):
+        ways.append(f'add a column for it, add_columns({{"<name>": "CAST(<column> AS {sql})"}})')
+    return f". To bind it, {', or '.join(ways)}" if ways else ""
+
+
+_PYTHON_WORDS = {
+    "Annotated[int, pa.uint64()]": _types.is_uint64,
+    "int": _types.is_integer,
+    "float": _types.is_floating,
+    "str": _is_text,
+    "bytes": _is_bytes,
+    "bool": _types.is_boolean,
+    "date": _types.is_date32,
+}
+# Lance's words, in which `add_columns` takes an expression.
+_SQL_WORDS = {
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.utf8(): "STRING",
+    pa.bool_(): "BOOLEAN",
+    pa.date32(): "DATE",
+}
 
 
 def lossless_cast(array: pa.Array, arrow_type: pa.DataType) -> pa.Array:

@@ -86,7 +86,10 @@ def _initialised(packed: Payload, target: Any, bound: Mapping[str, Any]) -> Any:
 def _load_error(packed: Payload, action: str, error: BaseException) -> LoadError:
     hint = ""
     if isinstance(error, ModuleNotFoundError):
-        hint = f" The worker has no module {error.name!r}: install it in the worker's environment."
+        hint = (
+            f" The worker has no module {error.name!r}: install it in the worker's environment, or, where it is a file of "
+            "yours that has moved, register the Function again from its present folder."
+        )
     return LoadError(f"{packed.name} could not be {action} ({summary(error)}).{hint}", **described(error))
 
 

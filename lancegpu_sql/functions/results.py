@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import CoroutineType, GeneratorType, NoneType
@@ -184,7 +185,7 @@ def checked_batch(result: Any, field: pa.Field, rows: int) -> pa.Array:
     Parameters
     ----------
     result
-        What it returned: an array, a chunked array, or, for a struct, a record batch.
+        What it returned: an array, a chunked array, a numpy array, or, for a struct, a record batch.
     field
         The declared type, and whether it may be null.
     rows
@@ -201,9 +202,15 @@ def checked_batch(result: Any, field: pa.Field, rows: int) -> pa.Array:
             result = pa.concat_arrays(result.chunks)
     if isinstance(result, pa.RecordBatch) and _types.is_struct(field.type):
         result = result.to_struct_array()
+    got = ""
+    if _is_numpy(result):
+        got = f"a numpy array of {result.dtype} with shape {result.shape}"
+        result = _from_numpy(result, field, got)
     if not isinstance(result, pa.Array):
         _refuse(
-            field, _described(result), ", where an array of the whole batch belongs, such as pa.array(values, type)"
+            field,
+            _described(result),
+            ", where an array of the whole batch belongs, such as pa.array(values, type) or a numpy array",
         )
     if len(result) != rows:
         raise WrongResultError(
@@ -212,18 +219,51 @@ def checked_batch(result: Any, field: pa.Field, rows: int) -> pa.Array:
             expected=str(rows),
             got=str(len(result)),
         )
+    got = got or f"an array of {result.type}"
     if result.type != field.type:
         if not is_lossless(result.type, field.type):
-            _refuse(field, f"an array of {result.type}")
+            _refuse(field, got, _narrowing(result.type, field.type) if "numpy" in got else "")
         try:
             result = lossless_cast(result, field.type)
         except _ARROW_REFUSES as problem:
-            _refuse(field, f"an array of {result.type}", f" ({problem})")
+            _refuse(field, got, f" ({problem})")
     try:
         _check_nulls(result, field)
     except _Refused as problem:
         _refuse(field, "nulls", f" ({problem})" if problem.args else "")
     return result
+
+
+def _is_numpy(result: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # a Function that has not imported it gives no array of it
+    return numpy is not None and isinstance(result, numpy.ndarray)
+
+
+def _from_numpy(result: Any, field: pa.Field, got: str) -> pa.Array:
+    """Make an Arrow array of a numpy array: of each row a value, or, from two dimensions on, a list of a fixed size."""
+    masked = hasattr(result, "mask")
+    if result.ndim == 0 or 0 in result.shape[1:] or (masked and result.ndim > 1):
+        _refuse(field, got, ", which has no value for each row" if result.ndim == 0 else "")
+    if result.dtype.kind == "O":
+        return array_of(result.tolist(), field)
+    try:
+        # A copy: the Function may write the next batch into the same memory while this one is being sent.
+        owned = result.copy() if masked else result.astype(result.dtype.newbyteorder("="), order="C", copy=True)
+        array = pa.array(owned.reshape(-1) if owned.ndim > 1 else owned)
+        for size in reversed(owned.shape[1:]):
+            array = pa.FixedSizeListArray.from_arrays(array, size)
+    except _ARROW_REFUSES as problem:
+        _refuse(field, got, f" ({problem})")
+    return array
+
+
+def _narrowing(source: pa.DataType, target: pa.DataType) -> str:
+    """Say how numbers of another kind become those declared, which numpy would do without a word."""
+    while _types.is_fixed_size_list(source) and hasattr(target, "value_type"):
+        source, target = source.value_type, target.value_type
+    if _types.is_floating(source) and _types.is_floating(target):
+        return f'; where the declared precision will do, return it as .astype("float{target.bit_width}")'
+    return ""
 
 
 def _check_nulls(array: pa.Array, field: pa.Field) -> None:

@@ -101,6 +101,24 @@ def test_a_binding_to_a_column_of_another_type_names_it() -> None:
         check_arguments("embed", TEXT, {"text": ColumnRef("id")}, pa.schema([("id", pa.int64())]))
 
 
+@pytest.mark.parametrize(
+    ("column", "parameter", "ways"),
+    [
+        (pa.int64(), pa.float64(), ["annotate the parameter with int,", "CAST(<column> AS DOUBLE)"]),
+        (pa.float64(), pa.int64(), ["annotate the parameter with float,", "AS BIGINT)"]),
+        (pa.uint64(), pa.int64(), ["Annotated[int, pa.uint64()]"]),
+        (pa.utf8(), pa.float64(), ["with str,", "AS DOUBLE)"]),
+        (pa.list_(pa.utf8()), pa.utf8(), []),
+    ],
+)
+def test_a_column_that_does_not_suit_is_answered_with_ways_out(
+    column: pa.DataType, parameter: pa.DataType, ways: list[str]
+) -> None:
+    with pytest.raises(InvalidBinding, match="does not suit") as caught:
+        argument_cast(column, parameter)
+    assert all(way in caught.value.message for way in ways)
+
+
 def test_a_list_view_keeps_its_values() -> None:
     views = pa.array([[1, 2], None, [3]], pa.list_view(pa.int8()))
     assert lossless_cast(views, pa.list_(pa.int64())).to_pylist() == [[1, 2], None, [3]]

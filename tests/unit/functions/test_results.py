@@ -123,6 +123,17 @@ def test_the_row_of_a_wrong_result_is_counted_in_its_batch() -> None:
         (pa.nulls(2), pa.utf8()),
         (pa.record_batch({"a": [1, 2]}), pa.struct([("a", pa.int64())])),
         (pa.array([[1.0], [2.0]], pa.list_(pa.float32(), 1)), pa.list_(pa.float32())),
+        (np.array([1, 2]), pa.int64()),
+        (np.array([1, 2], dtype="int32"), pa.float64()),
+        (np.array([1, 2], dtype=">i4"), pa.int32()),
+        (np.array([1.0, 9.0, 2.0])[::2], pa.float64()),
+        (np.array([True, False]), pa.bool_()),
+        (np.array(["a", "bc"]), pa.utf8()),
+        (np.array(["a", None], dtype=object), pa.utf8()),
+        (np.array(["2020-01-01", "NaT"], dtype="datetime64[us]"), pa.timestamp("us")),
+        (np.ones((2, 3), dtype="float32"), pa.list_(pa.float32(), 3)),
+        (np.asfortranarray(np.ones((2, 3), dtype="float32")), pa.list_(pa.float64())),
+        (np.ones((2, 3, 4), dtype="float16"), pa.list_(pa.list_(pa.float32(), 4), 3)),
     ],
 )
 def test_other_forms_and_narrower_types_are_cast(result: Any, arrow_type: pa.DataType) -> None:
@@ -136,7 +147,11 @@ def test_other_forms_and_narrower_types_are_cast(result: Any, arrow_type: pa.Dat
         (pa.array([1.0, 2.0]), "an array of double"),
         (pa.array([True, False]), "an array of bool"),
         ([1, 2], "list"),
-        (np.array([1, 2]), "numpy.ndarray"),
+        (np.array([1.0, 2.0]), "a numpy array of float64 with shape (2,)"),
+        (np.array([[1], [2]]), "a numpy array of int64 with shape (2, 1)"),
+        (np.array(1), "a numpy array of int64 with shape ()"),
+        (np.array([1j, 2j]), "a numpy array of complex128 with shape (2,)"),
+        (np.array([1, "x"], dtype=object), "str 'x'"),
         (None, "None"),
     ],
 )
@@ -145,6 +160,41 @@ def test_another_result_of_a_batch_is_refused_with_both_types(result: Any, got: 
         checked_batch(result, pa.field("value", pa.int64()), 2)
     assert refused.value.expected == "int64"
     assert refused.value.got.startswith(got)
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        (
+            np.ones((2, 4), dtype="float32"),
+            r"float32, 3>|\[3\] and returned a numpy array of float32 with shape \(2, 4\)",
+        ),
+        (np.ones((2, 3)), r'float64 with shape \(2, 3\).*\.astype\("float32"\)'),
+        (np.ones((2, 0), dtype="float32"), r"shape \(2, 0\)"),
+        (np.ones(2, dtype="float32"), r"shape \(2,\)"),
+        (np.ma.masked_array(np.ones((2, 3), dtype="float32"), True), "shape"),
+    ],
+)
+def test_vectors_of_another_shape_are_refused_with_both(result: Any, says: str) -> None:
+    with pytest.raises(WrongResultError, match=says):
+        checked_batch(result, pa.field("value", pa.list_(pa.float32(), 3)), 2)
+
+
+def test_a_numpy_array_may_be_written_again_once_it_is_given() -> None:
+    buffer = np.array([1, 2])
+    array = checked_batch(buffer, pa.field("value", pa.int64()), 2)
+    buffer[:] = 9
+    assert array.to_pylist() == [1, 2]
+
+
+def test_masked_values_are_nulls() -> None:
+    masked = np.ma.masked_array([1, 2], [False, True])
+    assert checked_batch(masked, pa.field("value", pa.int64()), 2).to_pylist() == [1, None]
+
+
+def test_numpy_arrays_of_another_length_are_told_apart() -> None:
+    with pytest.raises(WrongResultError, match="3 rows and returned 2"):
+        checked_batch(np.ones((2, 3), dtype="float32"), pa.field("value", pa.list_(pa.float32(), 3)), 3)
 
 
 def test_a_batch_of_another_length_is_told_apart() -> None:

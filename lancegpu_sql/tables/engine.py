@@ -38,12 +38,12 @@ _CONFLICT = re.compile(
     re.IGNORECASE,
 )
 _BAD_INPUT = re.compile(
-    r"Invalid user input|different schema|LanceError\((?:Arrow|Schema)\)|Cannot cast|not found\. Available fields"
+    r"Invalid user input|different schema|LanceError\((?:Arrow|Schema)\)|Cannot cast|not found\.\s+Available fields"
     r"|does not exist in the dataset|C Data interface|Not supported|Divide by zero|Unsupported",
     re.IGNORECASE,
 )
 _RUST_LOCATION = re.compile(r",?\s*(?:location: )?/\S+\.rs:\d+(?::\d+)?")
-_HIDDEN_COLUMN = re.compile(rf", {HIDDEN_PREFIX}[^,]*(?=,)")
+_HIDDEN_COLUMN = re.compile(rf""", ['"]?{HIDDEN_PREFIX}[^,\]]*(?=[,\]])""")
 _PREFIX = re.compile(
     r"^(?:Invalid user input: |LanceError\(\w+\): |External error: |Schema error: |Execution error: )+"
 )

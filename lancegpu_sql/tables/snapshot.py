@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import ComputedColumn
-from lancegpu_sql.errors import ColumnNotFound, InvalidData, InvalidQuery, NotFound
+from lancegpu_sql.errors import ColumnNotFound, InvalidData, InvalidQuery, NotFound, VersionNotFound
 from lancegpu_sql.tables import column_file, declaring, publishing
 from lancegpu_sql.tables.column_file import ColumnFile
 from lancegpu_sql.tables.columns import declared_in
@@ -48,8 +48,17 @@ class Snapshot:
         ------
         TableNotFound, VersionNotFound
         """
-        with lance_errors(name):
-            return cls(name, uri, lance.dataset(uri, version=version))
+        try:
+            with lance_errors(name):
+                return cls(name, uri, lance.dataset(uri, version=version))
+        except VersionNotFound as exc:
+            if version is None:
+                raise
+            raise VersionNotFound(
+                f"Table {name!r} has no version {version}, or it has been cleaned up; list_versions() gives those it has.",
+                table=name,
+                version=version,
+            ) from exc.__cause__
 
     def __repr__(self) -> str:
         return f"Snapshot({self.name!r}, version={self.version})"

@@ -47,6 +47,10 @@ def reader_of(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
 
 
 def _reader_of(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if data is None:
+        raise InvalidData(
+            f"There is no data: give {_ACCEPTED}; or, to create an empty table, schema=pa.schema([(<name>, <type>), …])."
+        )
     if isinstance(data, pa.RecordBatchReader):
         return data
     if isinstance(data, pa.Table):

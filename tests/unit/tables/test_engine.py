@@ -21,6 +21,7 @@ SAID = [
     (OSError("Append with different schema: `id` should have type int64"), errors.InvalidData),
     (OSError("LanceError(Arrow): Divide by zero error"), errors.InvalidData),
     (ValueError("Invalid user input: Schema error: No field named nope."), errors.InvalidData),
+    (OSError("Field 'nope' not found.\nAvailable fields: ['id', 'x']"), errors.InvalidData),
     (
         ValueError("External error: LanceError(IO): Generic error: Not found: x/t.lance/data/1.lance"),
         errors.VersionNotFound,
@@ -50,6 +51,13 @@ def test_what_is_not_lances_passes_unchanged() -> None:
 def test_a_message_loses_the_places_in_lances_source() -> None:
     said = "Invalid user input: Schema error: No field named nope., /home/x/rust/planner.rs:1100:20, /y/z.rs:1:2"
     assert plain_message(said) == "No field named nope"
+
+
+@pytest.mark.parametrize(
+    "listed", ["x, _lancegpu_proof_y, _rowid", "['x', '_lancegpu_proof_y', 'z']", "['x', '_lancegpu_p']"]
+)
+def test_a_message_does_not_speak_of_hidden_columns(listed: str) -> None:
+    assert "_lancegpu" not in plain_message(f"Invalid user input: No field named zz. Valid fields are {listed}.")
 
 
 def test_pauses_grow_to_a_second_and_no_further() -> None:

@@ -66,7 +66,7 @@ class Case:
     @property
     def pool_words(self) -> str:
         """The pool, as people call it."""
-        return f"GPU class {self.gpu_class.name!r}" if self.gpu_class is not None else "the CPU workers"
+        return f"GPU class {self.gpu_class.name!r}" if self.gpu_class is not None else "the pool of CPU workers"
 
     @cached_property
     def findings(self) -> Sequence[NodeFinding]:

@@ -62,8 +62,10 @@ def _request_verdict(case: Case, claim: ClaimView, request: ClaimRequest, lacks:
     free = [device for device in healthy if device.key not in case.cluster.device_holders]
     if len(healthy) < want <= len(devices):
         taints = sorted({str(taint) for device in devices for taint in device.taints})
+        broken = len(devices) - len(healthy)
+        are = "is" if broken == 1 else "are"
         message = (
-            f"{len(devices) - len(healthy)} of {count(len(devices), 'device')} of {whose} are tainted: {listed(taints)}"
+            f"{count(broken, 'device')} of {whose} {are} tainted ({listed(taints)}), and too few are left for a worker"
         )
         return Verdict("device_failed", f"{message}; repair them, or remove the taints", None, lacks)
     if len(healthy) < want:
@@ -72,11 +74,16 @@ def _request_verdict(case: Case, claim: ClaimView, request: ClaimRequest, lacks:
     if len(free) < want:
         holders = [(pod, THOUSANDTHS) for one in healthy for pod in case.cluster.device_holders.get(one.key, ())]
         who = holders_words(holders, "device", case)
-        message = f"{len(healthy) - len(free)} of {count(len(healthy), 'device')} of {whose} are allocated {who}"
-        return Verdict("claim", f"{message}; the worker starts as soon as {want} of a node are free", True, lacks)
+        held = len(healthy) - len(free)
+        all_of = (
+            "the only device" if len(healthy) == 1 else f"{'all ' if not free else f'{held} of '}{len(healthy)} devices"
+        )
+        needs = "one is free" if want == 1 else f"{want} of one node are free"
+        message = f"{all_of} of {whose} {'is' if len(healthy) == 1 else 'are'} allocated {who}"
+        return Verdict("claim", f"{message}; the worker starts as soon as {needs}", True, lacks)
     selectors = f" ({' and '.join(request.selectors)[:200]})" if request.selectors else ""
     message = (
-        f"{asked} wants {count(want, 'device')}; {len(free)} of {whose} are free, but not as its selectors and "
+        f"{asked} wants {count(want, 'device')}; {len(free)} of {whose} {'is' if len(free) == 1 else 'are'} free, but not as its selectors and "
         f"constraints ask{selectors}, or not on one node"
     )
     return Verdict("claim", f"{message}; correct them, or wait for others to be freed", None, lacks)

@@ -97,6 +97,7 @@ def published_devices(obj: object) -> tuple[PublishedDevice, ...]:
             taints=tuple(
                 Taint(text(taint.get("key")), text(taint.get("value")), text(taint.get("effect")))
                 for taint in entries(one.get("taints"))
+                if taint.get("effect") in ("NoSchedule", "NoExecute")
             ),
         )
         for one in entries(spec.get("devices"))

@@ -39,7 +39,7 @@ def diagnose(
     verdict = _verdict(case)
     message = verdict.message
     if verdict.lacks:
-        verbs = ", ".join(RIGHTS[one] for one in verdict.lacks)
+        verbs = " and to ".join(RIGHTS[one] for one in verdict.lacks)
         message += f"; more could be said with the right to {verbs}"
     return Waiting(verdict.reason, message, evidence(case, verdict), verdict.can_be_met)
 

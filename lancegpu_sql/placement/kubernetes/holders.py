@@ -51,8 +51,8 @@ def holders_of(holders: Sequence[tuple[PodView, int]]) -> Holders:
     return Holders(dict(ordered), others)
 
 
-def holders_words(holders: Sequence[tuple[PodView, int]], noun: str, case: Case) -> str:
-    """Return ``by job 0193… (3 GPUs), by 2 pods that are not ours (5 GPUs)``."""
+def holders_words(holders: Sequence[tuple[PodView, int]], noun: str, case: Case, *, unseen: bool = False) -> str:
+    """Return ``by job 0193… (3 GPUs), by 2 pods that are not ours (5 GPUs)``; `unseen` adds that there may be others."""
     found = holders_of(holders)
     parts = [
         f"by {_job_words(job, held, case)} ({count(held.devices, noun)}{_ending(held)})"
@@ -64,7 +64,7 @@ def holders_words(holders: Sequence[tuple[PodView, int]], noun: str, case: Case)
     if found.others.pods:
         pods = f"{count(found.others.pods, 'pod')} that {'is' if found.others.pods == 1 else 'are'} not ours"
         parts.append(f"by {pods} ({count(found.others.devices, noun)}{_ending(found.others)})")
-    if not case.can_read("pods"):
+    if unseen:
         parts.append("by pods that cannot be seen")
     return ", ".join(parts) or "by nobody that can be seen"
 

@@ -115,6 +115,11 @@ def stock_of(node: NodeView, resource: str | None, cluster: ClusterView) -> Stoc
     return Stock(healthy, max(listed - healthy, 0), sum(count for _, count in holders), holders)
 
 
+def is_being_removed(finding: NodeFinding) -> bool:
+    """Tell whether an autoscaler has said that it takes the node away."""
+    return any(taint.key in _REMOVAL_TAINTS for taint in finding.taints)
+
+
 def is_young(node: NodeView, now: datetime) -> bool:
     """Tell whether a node may still be on its way up."""
     return node.created_at is not None and now - node.created_at < YOUNG

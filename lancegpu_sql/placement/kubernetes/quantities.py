@@ -46,15 +46,15 @@ def words(resource: str, thousandths: int) -> str:
     """Return an amount with its resource as people say it: ``4 GPUs``, ``3.5 CPUs``, ``12 GiB of memory``."""
     if resource in _BYTES_RESOURCES:
         return f"{_bytes_words(thousandths // THOUSANDTHS)} of {resource.replace('-', ' ')}"
-    number = f"{thousandths / THOUSANDTHS:g}"
     noun = resource_noun(resource)
-    return f"{number} {noun}" if thousandths == THOUSANDTHS or noun == resource else f"{number} {noun}s"
+    plural = "" if thousandths == THOUSANDTHS or noun == resource else "s"
+    return f"{thousandths / THOUSANDTHS:g} {noun}{plural}"
 
 
 def resource_noun(resource: str) -> str:
-    """Return what one of a resource is called; an extended resource that is no GPU goes by its own name."""
-    if resource.endswith("/gpu"):
-        return "GPU"
+    """Return what one of a resource is called; extended resources other than whole GPUs go by their own names."""
+    if "/" in resource:
+        return "GPU" if resource.endswith("/gpu") else f"{resource} device"
     return {"cpu": "CPU", "pods": "pod"}.get(resource, resource)
 
 

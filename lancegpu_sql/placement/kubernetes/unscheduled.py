@@ -9,7 +9,7 @@ from datetime import timedelta
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict, count, listed, quoted
 from lancegpu_sql.placement.kubernetes.claims import claim_verdict
 from lancegpu_sql.placement.kubernetes.holders import holders_words
-from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Obstacle
+from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Obstacle, is_being_removed
 from lancegpu_sql.placement.kubernetes.quantities import resource_noun, whole, words
 from lancegpu_sql.placement.kubernetes.scaling import Scaling, scaling_of
 from lancegpu_sql.placement.kubernetes.views import Condition
@@ -145,7 +145,7 @@ def _other_resource(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     else:
         free = sum(whole(finding.free) for finding in found)
         noun = count(free, resource_noun(case.resource))
-        head = f"{noun} of {case.pool_words} {'is' if free == 1 else 'are'} free on {where}, but not {what} beside"
+        head = f"{noun} of {case.pool_words} {'is' if free == 1 else 'are'} free on {where}, but not the {what} that a worker needs beside"
     advice = "end or move pods that take them there, or let the class ask for less"
     return Verdict("other_resource", f"{head}; {advice}", True, case.unreadable("pods"))
 
@@ -153,27 +153,30 @@ def _other_resource(case: Case, found: Sequence[NodeFinding]) -> Verdict:
 def _in_use(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     noun = resource_noun(str(case.resource))
     total, need = sum(whole(finding.total) for finding in found), whole(case.need)
-    free = sum(whole(finding.free) for finding in found)
+    free, failed = sum(whole(finding.free) for finding in found), sum(whole(finding.failed) for finding in found)
+    lacks = case.unreadable("pods") if free else ()
     nodes = f"node {found[0].node.name}" if len(found) == 1 else f"the {len(found)} nodes"
-    who = holders_words([holder for finding in found for holder in finding.holders], noun, case)
+    who = holders_words([one for finding in found for one in finding.holders], noun, case, unseen=bool(lacks))
+    broken = f", and {count(failed, noun)} more {'is' if failed == 1 else 'are'} reported unhealthy" if failed else ""
     if free:
         head = f"{free} of {count(total, noun)} of {nodes} of {case.pool_words} {'is' if free == 1 else 'are'} free"
-        tail = f"but one worker needs {need} on one node" if len(found) > 1 else f"but one worker needs {need}"
-        return Verdict("in_use", f"{head}, {tail}; in use {who}", True, case.unreadable("pods"))
+        tail = f"but one worker needs {need}{' on one node' if len(found) > 1 else ''}"
+        return Verdict("in_use", f"{head}, {tail}; in use {who}{broken}", True, lacks)
     subject = f"the only {noun}" if total == 1 else f"all {total} {noun}s"
-    head = f"{subject} of {nodes} of {case.pool_words} {'is' if total == 1 else 'are'} in use"
+    head = f"{subject} of {nodes} of {case.pool_words} {'is' if total == 1 else 'are'} in use {who}{broken}"
     needs = "one is free" if need == 1 else f"{need} of one node are free"
-    return Verdict("in_use", f"{head} {who}; the worker starts as soon as {needs}", True, case.unreadable("pods"))
+    return Verdict("in_use", f"{head}; the worker starts as soon as {needs}", True)
 
 
 def _device_failed(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     noun = resource_noun(str(case.resource))
     failed = sum(whole(finding.failed) for finding in found)
-    names = listed([finding.node.name for finding in found])
+    names = [finding.node.name for finding in found]
+    nodes = f"node {names[0]}" if len(names) == 1 else f"{len(names)} nodes ({listed(names)})"
     return Verdict(
         "device_failed",
-        f"{count(failed, noun)} of {names}, {case.pool_words}, {'is' if failed == 1 else 'are'} reported unhealthy, and "
-        f"too few are left for a worker; look at the device plugin's log there, then reset or replace them",
+        f"{count(failed, noun)} of {nodes} of {case.pool_words} {'is' if failed == 1 else 'are'} reported unhealthy, and "
+        "too few are left for a worker; look at the device plugin's log there, then reset or replace them",
     )
 
 
@@ -181,6 +184,9 @@ def _cordoned(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     names = [finding.node.name for finding in found]
     nodes = f"node {names[0]}" if len(names) == 1 else f"{len(names)} nodes ({listed(names)})"
     verb = "is" if len(names) == 1 else "are"
+    if all(finding.node.being_deleted or is_being_removed(finding) for finding in found):
+        advice = "the worker starts on another once the pool has one"
+        return Verdict("cordoned", f"{nodes} of {case.pool_words} {verb} being taken out of the cluster; {advice}")
     return Verdict(
         "cordoned",
         f"{nodes} of {case.pool_words} {verb} cordoned and {'takes' if len(names) == 1 else 'take'} no new pods; "
@@ -198,7 +204,10 @@ def _not_ready(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     if not silent and pressed:
         why = f" ({', '.join(pressed)})"
     nodes, verb = (f"node {names[0]}", "is") if len(names) == 1 else (f"{len(names)} nodes ({listed(names)})", "are")
-    return Verdict("not_ready", f"{nodes} of {case.pool_words} {verb} not ready{why}; repair or replace what is broken")
+    return Verdict(
+        "not_ready",
+        f"{nodes} of {case.pool_words} {verb} not ready{why}; kubectl describe node says more: repair it, or replace it",
+    )
 
 
 def _tainted(case: Case, found: Sequence[NodeFinding]) -> Verdict:
@@ -232,11 +241,11 @@ def _too_large(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     parts = []
     for name, _ in lacking.most_common(3):
         most = max(_offered(case, finding, name) for finding in found)
-        parts.append(f"{words(name, case.pod.requests[name])}, of which the largest has {words(name, most)}")
+        parts.append(f"{words(name, case.pod.requests[name])} (the largest has {words(name, most)})")
     grows = scaling_of(case) is Scaling.ADDING
     advice = "the autoscaler is adding a node" if grows else "ask for less (gpus, or the class's cpu and memory_bytes)"
     return Verdict(
-        "too_large", f"no node of {case.pool_words} has {'; nor '.join(parts)}; {advice} or add larger nodes", grows
+        "too_large", f"no node of {case.pool_words} has {', nor '.join(parts)}; {advice} or add larger nodes", grows
     )
 
 
@@ -266,8 +275,15 @@ def _with_the_rest(
     rest = {obstacle: len(found) for obstacle, found in groups.items() if obstacle is not main}
     message = verdict.message
     if rest and main is not Obstacle.CLAIM:
-        parts = ", ".join(f"{number} {STATE_WORDS[obstacle]}" for obstacle, number in sorted(rest.items()))
-        message += f"; {count(sum(rest.values()), 'further node')}: {parts}"
+        message += f"; {_rest_words(rest)}"
     if main is not Obstacle.TOO_LARGE and scaling_of(case) is Scaling.ADDING:
         return Verdict(verdict.reason, f"{message}; the autoscaler is adding a node", True, verdict.lacks)
     return Verdict(verdict.reason, message, verdict.can_be_met, verdict.lacks)
+
+
+def _rest_words(rest: Mapping[Obstacle, int]) -> str:
+    total = count(sum(rest.values()), "further node")
+    if len(rest) == 1:
+        (obstacle,) = rest
+        return f"{total} {'is' if rest[obstacle] == 1 else 'are'} {STATE_WORDS[obstacle]}"
+    return f"{total}: " + ", ".join(f"{number} {STATE_WORDS[obstacle]}" for obstacle, number in sorted(rest.items()))

@@ -69,6 +69,7 @@ class JobRunner:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._running: dict[str, RunningJob] = {}
+        self._unwritten: dict[str, Journal] = {}  # jobs that ended, which the catalog could not be told yet
         self._watcher: threading.Thread | None = None
         self._closing = threading.Event()
         self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
@@ -86,6 +87,7 @@ class JobRunner:
         """
         if self._closing.is_set():
             raise Conflict("This database was closed; connect again to start a job.", job_id=record.id)
+        self._write_ends()
         owner = ProcessIdentity.current()
         journal = Journal(self._catalog, self._claim(record, owner), owner)
         context = JobContext(journal, JobLog(log_path(self._folder, record.id), self._log_limit_bytes))
@@ -97,9 +99,8 @@ class JobRunner:
             self._running[job.id] = job
             if self._closing.is_set():
                 job.interrupt()  # closed since it was asked above: `close` knows nothing of this job
-            elif self._watcher is None:
-                self._watcher = threading.Thread(target=self._watch, name="lancegpu jobs", daemon=True)
-                self._watcher.start()
+            else:
+                self._keep_watch()
         thread.start()
         return job
 
@@ -129,6 +130,8 @@ class JobRunner:
         watcher = self._watcher
         if watcher is not None:
             watcher.join(timeout_seconds)
+        for job_id in self._write_ends():
+            _log.warning("The end of job %s was never written; it will be seen as interrupted.", job_id)
 
     def __enter__(self) -> Self:
         return self
@@ -181,7 +184,11 @@ class JobRunner:
             _conclude(journal, result, error, interrupted=interrupted)
             journal.flush()
         except CatalogError as refused:
-            _log.warning("The end of job %s could not be written: %s", job.id, refused)
+            _log.warning("The end of job %s could not be written yet: %s", job.id, refused)
+            with self._lock:
+                self._unwritten[job.id] = journal
+                if not self._closing.is_set():
+                    self._keep_watch()
         finally:
             # Whatever becomes of the record, who waits for the job must not wait for ever.
             with self._lock:
@@ -190,13 +197,35 @@ class JobRunner:
                     del self._running[job.id]
             job.end(result, journal.lost or error)
 
+    def _write_ends(self) -> list[str]:
+        """Write the ends that the catalog could not be told before; return the jobs of those that it still refuses."""
+        with self._lock:
+            unwritten = list(self._unwritten.items())
+        for job_id, journal in unwritten:
+            try:
+                journal.flush()
+            except CatalogError:
+                continue
+            with self._lock:
+                if self._unwritten.get(job_id) is journal:
+                    del self._unwritten[job_id]
+        with self._lock:
+            return list(self._unwritten)
+
+    def _keep_watch(self) -> None:
+        """See to it that somebody watches; only with the lock."""
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="lancegpu jobs", daemon=True)
+            self._watcher.start()
+
     def _watch(self) -> None:
         while not self._closing.wait(self._watch_interval_seconds):
             with self._lock:
                 jobs = list(self._running.values())
-                if not jobs:
+                if not jobs and not self._unwritten:
                     self._watcher = None
                     return
+            self._write_ends()
             for job in jobs:
                 job.flush()
             try:

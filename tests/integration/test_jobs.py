@@ -545,6 +545,49 @@ def test_work_goes_on_while_the_catalog_is_locked_and_its_story_is_written_after
         assert kinds(catalog, job.id)[:3] == ["started", "waiting", "running"]
 
 
+def ended_while_locked(catalog: Catalog, runner: JobRunner) -> RunningJob:
+    """A job that ends while the catalog takes nothing."""
+    begun, locked = threading.Event(), threading.Event()
+
+    def work(context: JobContext) -> dict[str, Any]:
+        begun.set()
+        assert locked.wait(WAIT_SECONDS)
+        return {"rows": 1}
+
+    job = start(runner, work)
+    assert begun.wait(WAIT_SECONDS)
+    with catalog._connection.writing():
+        locked.set()
+        assert job.wait(WAIT_SECONDS) == {"rows": 1}
+    return job
+
+
+def test_an_end_that_could_not_be_written_is_written_as_soon_as_it_can_be(tmp_path: Path) -> None:
+    with (
+        Catalog.open(tmp_path / "catalog.sqlite", busy_timeout_seconds=0.02) as catalog,
+        JobRunner(catalog, tmp_path, watch_interval_seconds=0.02) as runner,
+    ):
+        job = ended_while_locked(catalog, runner)
+        seen(catalog, job, lambda record: record.state is JobState.FINISHED)
+
+
+def test_an_end_that_could_not_be_written_is_written_by_closing(tmp_path: Path) -> None:
+    with Catalog.open(tmp_path / "catalog.sqlite", busy_timeout_seconds=0.02) as catalog:
+        with JobRunner(catalog, tmp_path, watch_interval_seconds=WAIT_SECONDS) as runner:
+            job = ended_while_locked(catalog, runner)
+        assert catalog.job(job.id).state is JobState.FINISHED
+
+
+def test_a_job_whose_end_is_not_written_yet_can_be_gone_on_with_here(tmp_path: Path) -> None:
+    with (
+        Catalog.open(tmp_path / "catalog.sqlite", busy_timeout_seconds=0.02) as catalog,
+        JobRunner(catalog, tmp_path, watch_interval_seconds=WAIT_SECONDS) as runner,
+    ):
+        job = ended_while_locked(catalog, runner)
+        with pytest.raises(Conflict, match="has finished"):
+            runner.start(job.record, lambda _context: {})
+
+
 def test_a_watcher_of_a_running_job_sees_it_end(runner: JobRunner) -> None:
     stream = io.StringIO()
     job = start(runner, lambda context: {"rows": 1})

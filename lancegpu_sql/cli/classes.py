@@ -56,3 +56,21 @@ def apply(
         print("The database has these classes already.")
     elif dry_run:
         print("Nothing was changed: this was a dry run.")
+
+
+@app.command("render")
+def render(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="CLASS", help="The GPU class.")],
+    function: Annotated[
+        str | None, typer.Option("--function", metavar="NAME", help="The Function that the worker is for.")
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", metavar="NAME", help="Where the pod would be.")] = "default",
+    image: Annotated[
+        str | None, typer.Option("--image", metavar="IMAGE", help="What it runs, where the class names no image.")
+    ] = None,
+    db: DbOption = None,
+) -> None:
+    """Print the pod that a worker of a class would be on Kubernetes; no cluster is asked."""
+    with opened(context, db) as database:
+        print(database.render_gpu_class(name, function, namespace=namespace, image=image), end="")

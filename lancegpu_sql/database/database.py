@@ -238,6 +238,34 @@ class Database:
             self._services, arguments.path(path, "the file of GPU classes"), dry_run=dry_run
         )
 
+    def render_gpu_class(
+        self, name: str, function: str | None = None, *, namespace: str = "default", image: str | None = None
+    ) -> str:
+        """Return the pod that a worker of a GPU class would be on Kubernetes, as YAML; no cluster is asked.
+
+        Parameters
+        ----------
+        name
+            Of the class.
+        function
+            The Function that the worker is for: how many GPUs and CPUs it needs, and its variables.
+        namespace, image
+            As of the placement; the class's own image goes first.
+
+        Raises
+        ------
+        GpuClassNotFound, FunctionNotFound
+        InvalidInput
+            The Function does not run on the class.
+        InvalidPlacement
+            There is no image, or the class does not allow it.
+        """
+        from lancegpu_sql.database.rendering import rendered_worker
+        from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+
+        config = KubernetesConfig(namespace, image=image)
+        return rendered_worker(self._services, name, function, config)
+
     # Queries
 
     def sql(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> QueryResult:

@@ -17,10 +17,24 @@ from lancegpu_sql.version import __version__
 if TYPE_CHECKING:
     from lancegpu_sql.database import Database, JobHandle, Table
     from lancegpu_sql.database.connect import connect
+    from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 
-__all__ = ["Database", "JobHandle", "Table", "__version__", "col", "connect", "errors", "function"]
+__all__ = [
+    "Database",
+    "JobHandle",
+    "KubernetesPlacement",
+    "Table",
+    "__version__",
+    "col",
+    "connect",
+    "errors",
+    "function",
+]
 
-_LATER = dict.fromkeys(("Database", "JobHandle", "Table", "connect"), "lancegpu_sql.database")
+_LATER = {
+    **dict.fromkeys(("Database", "JobHandle", "Table", "connect"), "lancegpu_sql.database"),
+    "KubernetesPlacement": "lancegpu_sql.placement.kubernetes",
+}
 
 
 def __getattr__(name: str) -> Any:

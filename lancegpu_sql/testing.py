@@ -56,6 +56,9 @@ class MemoryPlacement:
         self._claims: tuple[Claim, ...] = ()
         self._watch = WatchThread("lancegpu-memory-placement", on_timeout=lambda: None)
 
+    def attach(self, database: str) -> None:
+        """Hear which database asks."""
+
     def ask(self, request: WorkerRequest, listener: Listener) -> MemoryTicket:
         """Ask for one worker and return at once; see `Placement.ask`."""
         ticket = MemoryTicket(self, request, listener)

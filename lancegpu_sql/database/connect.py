@@ -10,6 +10,7 @@ from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
+from lancegpu_sql.database.identity import database_id
 from lancegpu_sql.database.services import PRIVATE_FOLDER, Services
 from lancegpu_sql.errors import InvalidInput, StorageError
 from lancegpu_sql.jobs.housekeeping import prune, settle_dead
@@ -62,6 +63,7 @@ def connect(
         chosen.catalog or private / "catalog.sqlite", busy_timeout_seconds=chosen.catalog_busy_timeout_seconds
     )
     try:
+        identity = database_id(private)
         if chosen.gpu_classes is not None:
             adopt_gpu_classes(catalog, chosen.gpu_classes)
         settle_dead(catalog)
@@ -70,6 +72,7 @@ def connect(
         catalog.close()
         raise
     place = placement or LocalPlacement(runtime_folder=chosen.runtime_folder)
+    place.attach(identity)
     return Database(
         Services(
             folder=private,

@@ -42,6 +42,9 @@ class Ticket(Protocol):
 class Placement(Protocol):
     """A place where workers run."""
 
+    def attach(self, database: str) -> None:
+        """Hear which database asks for workers, before the first is asked for; the same name always means the same one."""
+
     def ask(self, request: WorkerRequest, listener: Listener) -> Ticket:
         """Ask for one worker and return at once.
 

@@ -73,6 +73,9 @@ class LocalPlacement:
         self._process_id = os.getpid()
         self._closed = False
 
+    def attach(self, database: str) -> None:
+        """Hear which database asks; all of a user's databases share the devices of this machine."""
+
     def ask(self, request: WorkerRequest, listener: Listener) -> LocalTicket:
         """Ask for one worker and return at once; see `Placement.ask`."""
         site = self._open()

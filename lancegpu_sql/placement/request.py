@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
+from lancegpu_sql.errors import PlacementError
+
 if TYPE_CHECKING:
     from lancegpu_sql.placement.gpu_class import GpuClass
 
@@ -103,11 +105,18 @@ class Lost:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """The worker cannot be had as things are set up, however long one waits; `error` says what to change."""
+
+    error: PlacementError
+
+
+@dataclass(frozen=True)
 class Wanted:
     """Another request waits for what this worker holds: an idle worker should be released at once."""
 
 
-PlacementEvent = Waiting | Starting | Ready | Lost | Wanted
+PlacementEvent = Waiting | Starting | Ready | Lost | Refused | Wanted
 
 
 @dataclass(frozen=True)
@@ -171,6 +180,7 @@ _TRANSITIONS: Mapping[type[RequestEvent], tuple[frozenset[RequestState], Request
     Closing: (_ALIVE | {_S.CLOSING}, _S.CLOSING),
     Gone: (frozenset({_S.CLOSING}), _S.GONE),
     Lost: (_ALIVE, _S.LOST),
+    Refused: (frozenset({_S.ASKED, _S.WAITING, _S.STARTING}), _S.LOST),
 }
 
 

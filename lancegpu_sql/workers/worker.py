@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from lancegpu_sql.errors import Cancelled, LanceGpuError, LoadFailed, WorkerLost
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement, Ticket
-from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Starting, Wanted
+from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Wanted
 from lancegpu_sql.workers.calls import LoadReport
 from lancegpu_sql.workers.client import WorkerClient
 from lancegpu_sql.workers.greeter import Greeter
@@ -136,6 +136,8 @@ class Worker:
                     return ready
                 case Lost() as lost:
                     raise self._loss(lost, "before it was ready")
+                case Refused(error):
+                    raise error
                 case Wanted() | LoadReport() | LanceGpuError():
                     pass
                 case event:

@@ -1,0 +1,51 @@
+"""One pod of a placement, with its Secret, from the decision to make it to its end."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import os
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
+from lancegpu_sql.placement.kubernetes.views import PodView
+
+
+@dataclass(eq=False)
+class Charge:
+    """A pod.
+
+    Requests of one shape may exchange their pods: what a worker is for is told to it later. So a pod is not a part of
+    a request, and what happens to it is looked up by its uid.
+    """
+
+    name: str
+    body: dict[str, Any]
+    shape: str
+    token: str = field(default_factory=lambda: os.urandom(32).hex(), repr=False)
+    uid: str = ""
+    view: PodView | None = None
+    story: PodStory = field(default_factory=PodStory)
+    given_up: threading.Event = field(default_factory=threading.Event)
+    """Nobody has a use for it any more."""
+    sent: threading.Event = field(default_factory=threading.Event)
+    """The attempts to make it have ended, one way or the other."""
+    gone: threading.Event = field(default_factory=threading.Event)
+    """It is no more, and what it held is free."""
+    has_secret: bool = False
+    placed: bool = False
+    knocking: bool = False
+
+
+def shape_of(body: dict[str, Any]) -> str:
+    """Return what two pods have in common that can stand for each other: all but names and labels."""
+    spec = copy.deepcopy(body["spec"])
+    for container in spec["containers"]:
+        for variable in container.get("env", ()):
+            secret = variable.get("valueFrom", {}).get("secretKeyRef")
+            if secret is not None:
+                secret["name"] = ""
+    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

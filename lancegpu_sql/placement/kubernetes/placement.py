@@ -1,0 +1,121 @@
+"""Workers as pods: what a database holds of a cluster."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
+from lancegpu_sql.placement.kubernetes.charge import Charge, shape_of
+from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.dispatch import Dispatch
+from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
+from lancegpu_sql.placement.kubernetes.manifest import worker_pod
+from lancegpu_sql.placement.kubernetes.names import worker_name
+from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
+from lancegpu_sql.placement.request import WorkerRequest
+
+if TYPE_CHECKING:
+    from lancegpu_sql.placement.gpu_class import GpuClass
+
+
+class KubernetesPlacement:
+    """Runs each worker in a pod of its own, on a node of its GPU class.
+
+    Nothing is asked of the cluster before the first worker is.
+
+    Parameters
+    ----------
+    namespace
+        Where pods are made.
+    database
+        Names the database that they belong to: all processes that use one must say the same. None until `attach`.
+    cluster
+        How the API server is spoken to; by default as `config` says.
+    **config
+        The fields of `KubernetesConfig`: ``context``, ``kubeconfig``, ``in_cluster``, ``image``, …
+    """
+
+    def __init__(
+        self, namespace: str, *, database: str | None = None, cluster: Cluster | None = None, **config: Any
+    ) -> None:
+        self.config = KubernetesConfig(namespace=namespace, **config)
+        self._database = database
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._dispatch: Dispatch | None = None
+        self._process_id = os.getpid()
+        self._closed = False
+
+    def attach(self, database: str) -> None:
+        """Hear whose workers these are, before the first is asked for."""
+        with self._lock:
+            self._database = self._database or database
+
+    def ask(self, request: WorkerRequest, listener: Listener) -> KubernetesTicket:
+        """Ask for one worker and return at once; see `Placement.ask`.
+
+        Raises
+        ------
+        InvalidInput
+            No pod can be made of the request: no image, one that is not allowed, …
+        """
+        dispatch = self._open()
+        ticket = KubernetesTicket(dispatch, request, listener, self._charge(request, dispatch))
+        dispatch.enter(ticket)
+        return ticket
+
+    def free_workers(self, gpu_class: GpuClass | None, gpus: int, cpus: int) -> int:
+        """Return how many workers like this, if asked for now, would start at once: a hint.
+
+        What is free in the cluster is not looked at for a hint: while nothing of the class waits, one more may start.
+        """
+        del gpus, cpus
+        if gpu_class is None:
+            return 1
+        dispatch = self._open()
+        tickets = [one for one in dispatch.tickets() if not one.is_over]
+        mine = [one for one in tickets if one.request.gpu_class and one.request.gpu_class.name == gpu_class.name]
+        waiting = any(one.waiting is not None and one.standing().waits_for_room for one in mine)
+        limit = 1 if gpu_class.max_workers is None else gpu_class.max_workers - len(mine)
+        return 0 if waiting else max(0, min(1, limit))
+
+    def close(self) -> None:
+        """Release every ticket. The placement cannot be used afterwards."""
+        with self._lock:
+            dispatch, self._dispatch, self._closed = self._dispatch, None, True
+        if dispatch is None or self._process_id != os.getpid():
+            return
+        atexit.unregister(self.close)
+        # All end side by side, within one grace. No threads: Python may be about to end, and starts none then.
+        tickets = dispatch.tickets()
+        ending = [ticket for ticket in tickets if ticket.begin_release(CLOSE_GRACE_SECONDS)]
+        until = time.monotonic() + CLOSE_GRACE_SECONDS
+        for ticket in ending:
+            ticket.finish_release(max(0.0, until - time.monotonic()))
+        for ticket in tickets:
+            ticket.release()
+        dispatch.close()
+
+    def _charge(self, request: WorkerRequest, dispatch: Dispatch) -> Charge:
+        name = worker_name(request)
+        body = worker_pod(request, self.config, name=name, secret_name=name, owner=None, database=dispatch.database)
+        body["metadata"]["labels"][PLACEMENT_LABEL] = dispatch.household.placement
+        return Charge(name, body, shape_of(body))
+
+    def _open(self) -> Dispatch:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this placement is closed")
+            if self._process_id != os.getpid():
+                self._dispatch, self._process_id = None, os.getpid()
+            if self._dispatch is None:
+                cluster = self._cluster or ClusterClient(self.config)
+                self._dispatch = Dispatch(cluster, self.config, self._database or uuid.uuid4().hex)
+                atexit.register(self.close)
+            return self._dispatch

@@ -1,0 +1,185 @@
+"""Makes pods and ends them, however long the API server is out of reach; from threads of its own or of whoever waits."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreachable, InvalidPlacement, PlacementError
+from lancegpu_sql.placement.kubernetes.certificates import Authority
+from lancegpu_sql.placement.kubernetes.charge import Charge
+from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
+from lancegpu_sql.placement.kubernetes.crew import Crew
+from lancegpu_sql.placement.kubernetes.household import Household
+from lancegpu_sql.placement.kubernetes.manifest import worker_secret
+from lancegpu_sql.placement.kubernetes.watch import Backoff
+
+_log = logging.getLogger(__name__)
+
+_THREADS = 8
+_LAST_TRIES_SECONDS = 10.0
+"""How much longer than its grace a pod's end is waited for; then it is the cluster's business: it has been told."""
+
+_QUOTA_PAUSE_SECONDS = 5.0
+
+
+class Sender:
+    """Acts on the cluster for one placement."""
+
+    def __init__(self, cluster: Cluster, household: Household, authority: Authority) -> None:
+        self._cluster = cluster
+        self._household = household
+        self._authority = authority
+        self._crew = Crew(_THREADS, "lancegpu-kubernetes-call")
+        self._closing = threading.Event()
+
+    def begin(
+        self,
+        charge: Charge,
+        on_sent: Callable[[JsonObject], object],
+        on_held_up: Callable[[PlacementError], object],
+        on_refused: Callable[[PlacementError], object],
+    ) -> None:
+        """Make a pod and its Secret, as soon as that can be; what comes of it is told from another thread."""
+
+        def run() -> None:
+            try:
+                pod = self._make(charge, on_held_up)
+                if pod is not None:
+                    charge.uid = pod["metadata"]["uid"]
+                    on_sent(pod)
+            except PlacementError as exc:
+                self._drop_secret(charge)
+                on_refused(exc)
+            except Exception as exc:
+                _log.exception("making the pod %s failed", charge.name)
+                on_refused(PlacementError(f"the pod {charge.name} could not be made: {exc!r}"))
+            finally:
+                charge.sent.set()
+
+        self._crew.submit(run)
+
+    def drop_secret(self, charge: Charge) -> None:
+        """Remove a pod's Secret, soon: a container reads its environment once, when it starts."""
+        self._crew.submit(lambda: self._drop_secret(charge))
+
+    def relabel(self, charge: Charge, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+        """Say anew for whom a pod works, soon; that it cannot be said now is no harm."""
+
+        def run() -> None:
+            with suppress(PlacementError):
+                change = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
+                self._cluster.patch("Pod", charge.name, change)
+
+        self._crew.submit(run)
+
+    def begin_end(self, charge: Charge, grace_seconds: float) -> None:
+        """Tell the cluster to end a pod."""
+        charge.given_up.set()
+        charge.story.expect_end()
+        charge.sent.wait()
+        if charge.uid and not charge.gone.is_set():
+            until = time.monotonic() + grace_seconds + _LAST_TRIES_SECONDS
+            if not self._tell_to_end(charge, grace_seconds, until):
+                self._crew.submit(lambda: self._tell_to_end(charge, grace_seconds, math.inf))
+        self.drop_secret(charge)
+
+    def finish_end(self, charge: Charge, grace_seconds: float) -> None:
+        """Return when the pod is gone, or when the cluster, which has been told, lets one wait for too long."""
+        if charge.uid:
+            charge.gone.wait(grace_seconds + _LAST_TRIES_SECONDS)
+
+    def end_soon(self, charge: Charge) -> None:
+        """Remove what is left of a pod that has ended by itself."""
+        charge.given_up.set()
+        self._crew.submit(lambda: self._tell_to_end(charge, 1.0, math.inf))
+        self.drop_secret(charge)
+
+    def submit(self, action: Callable[[], object]) -> None:
+        """Run an action on one of the threads; faults of the cluster are left to the next time."""
+
+        def run() -> None:
+            with suppress(PlacementError):
+                action()
+
+        self._crew.submit(run)
+
+    def close(self) -> None:
+        """Begin nothing more; what a cluster that does not answer keeps is found by its labels later."""
+        self._closing.set()
+        self._crew.close()
+
+    def _make(self, charge: Charge, on_held_up: Callable[[PlacementError], object]) -> JsonObject | None:
+        backoff = Backoff()
+        while not (charge.given_up.is_set() or self._closing.is_set()):
+            try:
+                owner = self._household.owner()
+                if not charge.has_secret:
+                    charge.has_secret = True
+                    self._create("Secret", charge, self._secret(charge, owner))
+                reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
+                charge.body["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+                return self._create("Pod", charge, charge.body)
+            except ClusterUnreachable as exc:
+                on_held_up(exc)
+                charge.given_up.wait(backoff.after(exc))
+            except ClusterForbidden as exc:
+                if not is_for_lack_of_quota(exc):
+                    raise
+                on_held_up(exc)
+                charge.given_up.wait(_QUOTA_PAUSE_SECONDS)
+        return None
+
+    def _create(self, kind: str, charge: Charge, body: Mapping[str, Any]) -> JsonObject:
+        try:
+            return self._cluster.create(kind, body)
+        except ClusterRefused as exc:
+            # Names are unique: an object that exists is ours, made by a call whose answer was lost.
+            found = self._cluster.get(kind, charge.name) if exc.facts["status"] == 409 else None
+            if found is not None:
+                return found
+            if exc.facts["status"] in (400, 404, 422):
+                raise InvalidPlacement(exc.message, **exc.facts) from exc
+            raise
+
+    def _secret(self, charge: Charge, owner: Mapping[str, Any]) -> dict[str, Any]:
+        issued = self._authority.issue(charge.name)
+        return worker_secret(
+            name=charge.name,
+            token=charge.token,
+            certificate_pem=issued.certificate_pem,
+            key_pem=issued.key_pem,
+            owner=owner,
+            labels=self._household.labels,
+        )
+
+    def _tell_to_end(self, charge: Charge, grace_seconds: float, until: float) -> bool:
+        """Delete the pod; False where the cluster could not be told in time."""
+        backoff = Backoff()
+        # 0 would free its devices before its processes are gone.
+        grace = max(1, math.ceil(grace_seconds))
+        while True:
+            try:
+                if not self._cluster.delete("Pod", charge.name, uid=charge.uid, grace_seconds=grace):
+                    charge.gone.set()
+                return True
+            except ClusterUnreachable as exc:
+                pause = backoff.after(exc)
+                if time.monotonic() + pause >= until or self._closing.wait(pause):
+                    return False
+
+    def _drop_secret(self, charge: Charge) -> None:
+        if charge.has_secret:
+            charge.has_secret = False
+            with suppress(PlacementError):
+                self._cluster.delete("Secret", charge.name)
+
+
+def is_for_lack_of_quota(exc: ClusterForbidden) -> bool:
+    """Tell whether a refusal is for a full ResourceQuota, which may have room later."""
+    return "exceeded quota" in str(exc.facts.get("said"))

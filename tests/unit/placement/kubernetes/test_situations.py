@@ -16,8 +16,8 @@ from lancegpu_sql.placement.kubernetes.case import REASONS
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
+from lancegpu_sql.placement.kubernetes.evidence import MOST_NODES
 from lancegpu_sql.placement.kubernetes.queue_views import cluster_queue_view, local_queue_view, workload_view
-from lancegpu_sql.placement.kubernetes.table import MOST_NODES
 from lancegpu_sql.placement.kubernetes.views import event_view, node_view, pod_view, quota_view
 from lancegpu_sql.placement.merge_patch import merged
 from lancegpu_sql.placement.request import Waiting, WorkerRequest

@@ -19,10 +19,13 @@ from lancegpu_sql.placement.gpu_class_file import load_gpu_classes
 
 @dataclass(frozen=True)
 class GpuClassInfo:
-    """What is told of a GPU class: what it is, never what is free of it."""
+    """What is told of a GPU class: what it is, never what is free of it.
+
+    `resource_name` is None where its devices are claimed (Dynamic Resource Allocation).
+    """
 
     name: str
-    resource_name: str
+    resource_name: str | None
     gpu_model: str | None
     gpu_memory_bytes: int | None
     max_gpu_count_per_worker: int | None
@@ -39,7 +42,7 @@ def gpu_class_infos(catalog: Catalog) -> list[GpuClassInfo]:
     return [
         GpuClassInfo(
             name=one.name,
-            resource_name=one.resource_name,
+            resource_name=one.resource_name if one.device_claim is None else None,
             gpu_model=one.gpu_model,
             gpu_memory_bytes=one.gpu_memory_bytes,
             max_gpu_count_per_worker=one.max_gpu_count_per_worker,

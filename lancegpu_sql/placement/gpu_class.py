@@ -19,10 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from lancegpu_sql.placement.merge_patch import merged
 from lancegpu_sql.placement.pod_fields import (
-    MANAGED_BY,
-    OWN_PREFIX,
     Annotations,
     Declared,
     DeviceClaim,
@@ -35,9 +32,9 @@ from lancegpu_sql.placement.pod_fields import (
     LabelValue,
     ResourceName,
     Volume,
+    check_overrides,
     no_names_twice,
 )
-from lancegpu_sql.placement.pod_security import skeleton, weaknesses
 
 _BYTES_PER_UNIT = {
     **{unit: 1000**power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
@@ -143,7 +140,7 @@ class GpuClass(Declared):
     volumes: Annotated[tuple[Volume, ...], Field(strict=False), AfterValidator(no_names_twice)] = ()
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
-    cpu: Annotated[float, Field(gt=0)] | None = None
+    cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     memory_bytes: SizeBytes | None = None
     ephemeral_storage_bytes: SizeBytes | None = None
     shared_memory_bytes: SizeBytes | None = None
@@ -159,10 +156,9 @@ class GpuClass(Declared):
     @field_validator("pod_overrides")
     @classmethod
     def _overrides_keep_the_pod_what_it_is(cls, overrides: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        _check_metadata(overrides.get("metadata", {}))
-        found = () if info.data.get("allow_insecure_overrides") else _weakened(overrides)
-        if found:
-            raise ValueError(f"{'; '.join(found)} (or set allow_insecure_overrides: true)")
+        weakened = check_overrides(overrides)
+        if weakened and not info.data.get("allow_insecure_overrides"):
+            raise ValueError(f"{'; '.join(weakened)} (or set allow_insecure_overrides: true)")
         return overrides
 
     @model_validator(mode="after")
@@ -188,22 +184,6 @@ class GpuClass(Declared):
     def from_spec(cls, spec: dict[str, Any]) -> GpuClass:
         """Return the class that `spec` describes."""
         return cls.model_validate(spec)
-
-
-def _check_metadata(metadata: Any) -> None:
-    if not isinstance(metadata, dict) or metadata.keys() - {"labels", "annotations"}:
-        raise ValueError("of metadata only labels and annotations can be overridden")
-    keys = [key for part in metadata.values() for key in (part if isinstance(part, dict) else {"it": None})]
-    own = [key for key in keys if key in ("it", MANAGED_BY) or key.startswith(OWN_PREFIX)]
-    if own:
-        raise ValueError(f"metadata: {', '.join(own)} is the program's own, by which it finds its workers again")
-
-
-def _weakened(overrides: dict[str, Any]) -> tuple[str, ...]:
-    try:
-        return weaknesses(merged(skeleton(), overrides))
-    except (TypeError, AttributeError, KeyError):
-        return ("this is no part of a pod",)
 
 
 def duplicate_names(names: Sequence[str]) -> tuple[tuple[int, int], ...]:

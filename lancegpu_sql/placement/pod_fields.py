@@ -9,7 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Po
 
 from lancegpu_sql.functions.options import is_placement_variable
 from lancegpu_sql.placement.images import check_rule, parse_image
-from lancegpu_sql.placement.pod_security import VOLUME_SOURCES
+from lancegpu_sql.placement.merge_patch import merged
+from lancegpu_sql.placement.pod_security import VOLUME_SOURCES, is_guarded_annotation, skeleton, weaknesses
 
 OWN_PREFIX = "lancegpu.dev/"
 """Labels and annotations under it are the program's own, by which it finds its workers again."""
@@ -39,6 +40,13 @@ def _not_own(keys: dict[str, str]) -> dict[str, str]:
     return keys
 
 
+def _not_guarded(annotations: dict[str, str]) -> dict[str, str]:
+    guarded = [key for key in annotations if is_guarded_annotation(key)]
+    if guarded:
+        raise ValueError(f"{', '.join(guarded)}: use pod_overrides, with allow_insecure_overrides: true")
+    return annotations
+
+
 def _checked_env(env: dict[str, str]) -> dict[str, str]:
     for name in env:
         if not _ENV_NAME.fullmatch(name):
@@ -54,7 +62,7 @@ def _checked_image(image: str) -> str:
 
 
 Labels = Annotated[dict[LabelKey, LabelValue], AfterValidator(_not_own)]
-Annotations = Annotated[dict[LabelKey, str], AfterValidator(_not_own)]
+Annotations = Annotated[dict[LabelKey, str], AfterValidator(_not_own), AfterValidator(_not_guarded)]
 Environment = Annotated[dict[str, str], AfterValidator(_checked_env)]
 Image = Annotated[str, AfterValidator(_checked_image)]
 ImageRule = Annotated[str, AfterValidator(check_rule)]
@@ -136,3 +144,24 @@ def no_names_twice(volumes: tuple[Volume, ...]) -> tuple[Volume, ...]:
         if twice := {value for value in values if values.count(value) > 1}:
             raise ValueError(f"{what} {', '.join(sorted(twice))} stands twice")
     return volumes
+
+
+def check_overrides(overrides: dict[str, Any]) -> tuple[str, ...]:
+    """Return what a patch of a worker's pod takes away of its security.
+
+    Raises
+    ------
+    ValueError
+        It is no patch of a pod, or changes what the program finds its pods by.
+    """
+    metadata = overrides.get("metadata", {})
+    if not isinstance(metadata, dict) or metadata.keys() - {"labels", "annotations"}:
+        raise ValueError("of metadata only labels and annotations can be overridden")
+    for part, changes in metadata.items():
+        if not isinstance(changes, dict):
+            raise ValueError(f"metadata.{part} is a mapping of names to texts")  # noqa: TRY004 - what pydantic reports
+        _not_own(changes)
+    try:
+        return weaknesses(merged(skeleton(), overrides))
+    except (TypeError, AttributeError, KeyError) as exc:
+        raise ValueError("this is no part of a pod") from exc

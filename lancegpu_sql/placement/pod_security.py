@@ -35,8 +35,17 @@ VOLUME_SOURCES = frozenset(
 )
 """The kinds of volume that the restricted standard admits: none of them is the node's own disk or a share by address."""
 
+_GUARDED_ANNOTATIONS = (
+    "container.apparmor.security.beta.kubernetes.io/",
+    "container.seccomp.security.alpha.kubernetes.io/",
+)
 _NO_DEVICES = ("void", "")
 _SECCOMP_TYPES = (None, "RuntimeDefault", "Localhost")
+
+
+def is_guarded_annotation(key: str) -> bool:
+    """Tell whether an annotation is an old way to say what a security context says."""
+    return key.startswith(_GUARDED_ANNOTATIONS)
 
 
 def skeleton() -> dict[str, Any]:
@@ -48,7 +57,9 @@ def skeleton() -> dict[str, Any]:
 def weaknesses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the settings in which a pod may do more than a worker's should, each by its path."""
     spec = pod["spec"]
-    return (*_pod_weaknesses(spec), *_container_weaknesses(spec), *_volume_weaknesses(spec))
+    annotations = _mapping(_mapping(pod.get("metadata")).get("annotations"))
+    guarded = (f"metadata.annotations: {key} must not be set" for key in annotations if is_guarded_annotation(key))
+    return (*guarded, *_pod_weaknesses(spec), *_container_weaknesses(spec), *_volume_weaknesses(spec))
 
 
 def _pod_weaknesses(spec: Mapping[str, Any]) -> Iterator[str]:

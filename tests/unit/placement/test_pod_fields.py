@@ -13,6 +13,8 @@ from lancegpu_sql.errors import InvalidGpuClass
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.gpu_class_file import parse_gpu_classes
 
+APPARMOR = "container.apparmor.security.beta.kubernetes.io"
+
 
 def refusal(keys: dict[str, Any]) -> InvalidGpuClass:
     """What is said to a class with these keys; each of them has a line of its own."""
@@ -68,8 +70,13 @@ def refusal(keys: dict[str, Any]) -> InvalidGpuClass:
         ({"pod_overrides": {"status": {}}}, "pod_overrides"),
         ({"pod_overrides": {"metadata": {"name": "mine"}}}, "only labels and annotations"),
         ({"pod_overrides": {"metadata": {"ownerReferences": []}}}, "only labels and annotations"),
-        ({"pod_overrides": {"metadata": {"labels": None}}}, "the program's own"),
-        ({"pod_overrides": {"metadata": {"labels": {"lancegpu.dev/job": None}}}}, "the program's own"),
+        ({"pod_overrides": {"metadata": {"labels": None}}}, "a mapping of names"),
+        ({"pod_overrides": {"metadata": {"labels": {"lancegpu.dev/job": None}}}}, "sets these itself"),
+        ({"pod_overrides": {"spec": {"containers": [{"name": ["worker"]}]}}}, "no part of a pod"),
+        ({"pod_overrides": {"spec": "all"}, "allow_insecure_overrides": True}, "no part of a pod"),
+        ({"annotations": {f"{APPARMOR}/worker": "unconfined"}}, "allow_insecure_overrides"),
+        ({"pod_overrides": {"metadata": {"annotations": {f"{APPARMOR}/worker": "unconfined"}}}}, "must not be set"),
+        ({"cpu": float("inf")}, "endless"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_what_shapes_pods_is_told_with_its_line(keys: dict[str, Any], words: str) -> None:

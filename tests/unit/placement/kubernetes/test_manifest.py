@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pods import NAMES, case, request_for
+from pydantic import ValidationError
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.gpu_class import GpuClass
@@ -156,6 +157,60 @@ def test_a_spot_node_gives_less_grace_and_never_more() -> None:
         pod_of(GpuClass(name="l4", spot=True), one)["spec"]["terminationGracePeriodSeconds"] for one in (CONFIG, config)
     ]
     assert graces == [15, 7]
+
+
+_security = (
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "runAsUser": st.sampled_from([0, 1000, None]),
+            "runAsNonRoot": st.sampled_from([True, False, None]),
+            "privileged": st.booleans(),
+            "allowPrivilegeEscalation": st.sampled_from([True, False, None]),
+            "readOnlyRootFilesystem": st.sampled_from([True, False, None]),
+            "capabilities": st.sampled_from([None, {"drop": ["ALL"]}, {"add": ["SYS_ADMIN"]}, {"drop": None}]),
+            "seccompProfile": st.sampled_from([None, {"type": "Unconfined"}, {"type": "RuntimeDefault"}]),
+        },
+    )
+    | st.none()
+)
+_container = st.fixed_dictionaries(
+    {"name": st.sampled_from(["worker", "beside"])},
+    optional={
+        "securityContext": _security,
+        "env": st.lists(
+            st.fixed_dictionaries(
+                {"name": st.sampled_from(["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "A"])},
+                optional={"value": st.sampled_from(["all", "void", "", None]), "valueFrom": st.just({})},
+            )
+        )
+        | st.none(),
+    },
+)
+_volume = st.fixed_dictionaries(
+    {"name": st.sampled_from(["scratch", "shm", "more"])},
+    optional={"hostPath": st.just({"path": "/"}), "emptyDir": st.sampled_from([None, {}])},
+)
+_spec = st.fixed_dictionaries(
+    {},
+    optional={
+        "securityContext": _security,
+        "containers": st.lists(_container) | st.none(),
+        "initContainers": st.lists(_container) | st.none(),
+        "volumes": st.lists(_volume) | st.none(),
+        "hostNetwork": st.booleans(),
+        "automountServiceAccountToken": st.sampled_from([True, False, None]),
+    },
+)
+
+
+@given(_spec)
+def test_no_override_that_is_accepted_weakens_a_pod(spec: dict[str, Any]) -> None:
+    try:
+        gpu_class = GpuClass(name="l4", pod_overrides={"spec": spec})
+    except ValidationError:
+        return
+    assert weaknesses(pod_of(gpu_class)) == ()
 
 
 def test_pods_share_nothing_that_a_caller_could_change() -> None:

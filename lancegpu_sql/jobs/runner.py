@@ -273,8 +273,8 @@ def _conclude(
 
 def _close_at_exit(reference: weakref.ref[JobRunner]) -> None:
     runner = reference()
-    if runner is None:
-        return
+    if runner is None or runner._pid != os.getpid():
+        return  # a process that forked off; the lock may have been held when it did
     jobs = runner.running()
     runner.close()
     for job in jobs:

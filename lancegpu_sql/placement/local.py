@@ -103,9 +103,11 @@ class LocalPlacement:
 
     def close(self) -> None:
         """Release every ticket and stop listening."""
+        if self._process_id != os.getpid():
+            return  # a process that forked off; the lock may have been held when it did
         with self._lock:
             site, self._site, self._closed = self._site, None, True
-        if site is None or self._process_id != os.getpid():
+        if site is None:
             return
         atexit.unregister(self.close)
         tickets = tuple(site.tickets.values())

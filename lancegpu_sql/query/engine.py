@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
 import re
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,7 +30,23 @@ _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (.*?) does not exis
 
 def connect() -> duckdb.DuckDBPyConnection:
     """A new engine in memory, of which every cursor is a connection of its own."""
-    return duckdb.connect(":memory:", config=dict(_SETTINGS))
+    engine = duckdb.connect(":memory:", config=dict(_SETTINGS))
+    _engines.add(engine)
+    return engine
+
+
+# A fork handler cannot be taken back: one for all engines there ever are.
+_engines: weakref.WeakSet[duckdb.DuckDBPyConnection] = weakref.WeakSet()
+
+
+def _leave_engines() -> None:
+    """Never end these engines in a process that forked off: their threads are its parent's, and ending waits for them."""
+    for engine in tuple(_engines):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    _engines.clear()
+
+
+os.register_at_fork(after_in_child=_leave_engines)
 
 
 def new_cursor(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -59,6 +60,7 @@ class QuerySession:
         self._snapshots = snapshots
         self._names = names
         self._engine = connect()
+        self._process_id = os.getpid()
         self._settings: dict[str, str] = {}
         self._made_something = False
         self._lock = threading.Lock()
@@ -86,7 +88,7 @@ class QuerySession:
             It does not parse or bind, or writes to one of the tables, which their methods do.
         """
         with duckdb_errors():
-            statements = self._engine.extract_statements(text)
+            statements = self._own_engine().extract_statements(text)
             if not statements:
                 raise InvalidQuery("There is no statement to run.")
             for statement in statements[:-1]:
@@ -95,7 +97,16 @@ class QuerySession:
 
     def close(self) -> None:
         """End the engine; what lived in the session is gone."""
-        self._engine.close()
+        if self._process_id == os.getpid():  # in a process that forked off, the engine is its parent's
+            self._engine.close()
+
+    def _own_engine(self) -> duckdb.DuckDBPyConnection:
+        """The engine; another one in a process that forked off, which begins without what lived in the session."""
+        if self._process_id != os.getpid():
+            self._engine, self._process_id = connect(), os.getpid()
+            self._made_something = False
+            self._lock = threading.Lock()
+        return self._engine
 
     def _run(self, statement: duckdb.Statement, parameters: Parameters | None) -> QueryResult:
         kind, text = statement.type.name, statement.query
@@ -145,7 +156,7 @@ class QuerySession:
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        cursor = new_cursor(self._engine)
+        cursor = new_cursor(self._own_engine())
         try:
             with self._lock:
                 settings = list(self._settings.values())
@@ -227,7 +238,7 @@ class QuerySession:
         return None if snapshot is None else snapshot.name
 
     def _made(self) -> tuple[str, ...]:
-        with new_cursor(self._engine) as cursor:
+        with new_cursor(self._own_engine()) as cursor:
             return tuple(name for (name,) in cursor.execute(_MADE_HERE).fetchall())
 
     def _no_table(self, name: str) -> InvalidQuery:

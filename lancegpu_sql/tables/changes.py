@@ -131,7 +131,12 @@ def _merge_builder(latest: Snapshot, rules: MergeRules) -> Any:
 def check_unchanged(snapshot: Snapshot) -> None:
     """Raise CommitConflict where the table has moved on since this version."""
     if snapshot.latest().version != snapshot.version:
-        raise CommitConflict(
-            f"Table {snapshot.name!r} was changed while it was being rewritten; nothing was replaced. Try again.",
-            table=snapshot.name,
-        )
+        raise was_changed(snapshot)
+
+
+def was_changed(snapshot: Snapshot) -> CommitConflict:
+    """Return the error for a table that moved on while a copy of it was made."""
+    return CommitConflict(
+        f"Table {snapshot.name!r} was changed while it was being rewritten; nothing was replaced. Try again.",
+        table=snapshot.name,
+    )

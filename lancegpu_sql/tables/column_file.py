@@ -138,6 +138,8 @@ class ColumnFileWriter:
         """Drop what was written. Does nothing to a finished file."""
         if self._file is None:
             return
+        # The frames of an error hold Lance's writer, whose unfinished file would take room as long as anyone holds the error.
+        self._file._writer = None  # noqa: SLF001
         self._file = None
         self._path.unlink(missing_ok=True)
 

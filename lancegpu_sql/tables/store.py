@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,13 @@ import pyarrow as pa
 from lancegpu_sql.errors import AlreadyExists, InvalidName, StorageError, TableNotFound
 from lancegpu_sql.tables import changes
 from lancegpu_sql.tables.engine import lance, lance_errors
-from lancegpu_sql.tables.folders import exchange, remove_folder, remove_old_folders
+from lancegpu_sql.tables.folders import (
+    bring_back,
+    bring_back_all,
+    exchange,
+    remove_folder,
+    remove_old_folders,
+)
 from lancegpu_sql.tables.naming import check_columns, check_table_name, is_table_name
 from lancegpu_sql.tables.rewriting import rewrite
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -26,6 +33,8 @@ _SUFFIX = ".lance"
 _BESIDE_PREFIX = ".lancegpu-table-"
 # How old one must be to be the leaving of a process that was killed: Lance waits as long with files of its own.
 _LEFT_OVER_SECONDS = 7 * 24 * 3600.0
+
+Exchange = Callable[[Path, Path], None]
 
 
 class TableStore:
@@ -42,10 +51,14 @@ class TableStore:
         The path is a file.
     """
 
+    swap_seconds = 10.0
+    """How long the exchange of two folders may take where the file system has no single step for it (1 ms)."""
+
     def __init__(self, uri: str | os.PathLike[str]) -> None:
         self._folder = Path(uri).expanduser().absolute()
         if self._folder.exists() and not self._folder.is_dir():
             raise StorageError(f"{self._folder} is a file; a database is a folder.", path=self.uri)
+        bring_back_all(self._folder, self.swap_seconds)
 
     @property
     def uri(self) -> str:
@@ -68,11 +81,13 @@ class TableStore:
 
     def exists(self, name: str) -> bool:
         """Tell whether there is such a table. A creation that was killed leaves a folder without versions: no table."""
-        versions = self.path_of(name) / "_versions"
+        path = self.path_of(name)
         try:
-            with os.scandir(versions) as entries:
+            with os.scandir(path / "_versions") as entries:
                 return any(entries)
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
+            return bring_back(path, self.swap_seconds) and self.exists(name)
+        except NotADirectoryError:
             return False
 
     def open(self, name: str, version: int | None = None) -> Snapshot:
@@ -82,7 +97,13 @@ class TableStore:
         ------
         InvalidName, TableNotFound, VersionNotFound
         """
-        return Snapshot.open(name, str(self.path_of(name)), version)
+        path = self.path_of(name)
+        try:
+            return Snapshot.open(name, str(path), version)
+        except TableNotFound:
+            if not bring_back(path, self.swap_seconds):
+                raise
+            return Snapshot.open(name, str(path), version)
 
     def create(self, name: str, reader: pa.RecordBatchReader, mode: CreateMode = "create") -> Snapshot:
         """Create a table with stable row ids and fill it.
@@ -126,12 +147,17 @@ class TableStore:
         finally:
             remove_folder(beside)
 
-    def convert(self, name: str) -> Snapshot:
+    def convert(self, name: str, *, exchange: Exchange = exchange) -> Snapshot:
         """Rewrite a table that lacks stable row ids (as LanceDB's do) into one with them.
 
         Rows, schema, metadata and computed columns stay. Earlier versions and indexes do not. The copy is written
         beside the table and takes its place at the end; if the table was changed meanwhile, CommitConflict is raised
         and nothing was done.
+
+        Parameters
+        ----------
+        exchange
+            Lets two folders swap names; to be replaced where others write meanwhile on purpose.
 
         Raises
         ------
@@ -144,7 +170,15 @@ class TableStore:
         try:
             rewrite(old, str(beside))
             changes.check_unchanged(old)
-            return self._put(name, beside, "overwrite")
+            copied = old.version, old.fragments
+            self._exchange(name, beside, exchange)
+            # A commit that came between the look and the exchange went into the folder that is now beside; and one of
+            # its name may have been made anew, and come to the same version.
+            found = Snapshot.open(name, str(beside))
+            if (found.version, found.fragments) != copied:
+                self._exchange(name, beside, exchange)
+                raise changes.was_changed(old)
+            return self.open(name)
         finally:
             remove_folder(beside)
 
@@ -187,7 +221,7 @@ class TableStore:
             # What is there may be no table, only what a creation that was killed left.
             if self.exists(name) and mode != "overwrite":
                 return self._beaten(name, beside, mode)
-            self._exchange(name, beside)
+            self._exchange(name, beside, exchange)
         return self.open(name)
 
     def _beaten(self, name: str, beside: Path, mode: CreateMode) -> Snapshot:
@@ -198,9 +232,11 @@ class TableStore:
             return changes.add(self.open(name), Snapshot.open(name, str(beside)).to_reader())
         raise AlreadyExists(f"Table {name!r} was created by someone else meanwhile.", table=name)
 
-    def _exchange(self, name: str, beside: Path) -> None:
+    def _exchange(self, name: str, beside: Path, exchange: Exchange) -> None:
         try:
             exchange(beside, self.path_of(name))
+        except FileNotFoundError as exc:
+            raise TableNotFound(f"Table {name!r} was dropped meanwhile.", table=name) from exc
         except OSError as exc:
             raise StorageError(f"Table {name!r} could not be replaced: {exc}", path=str(self.path_of(name))) from exc
 
@@ -212,4 +248,5 @@ class TableStore:
             self._folder.mkdir(parents=True, exist_ok=True)
         except OSError as exc:
             raise StorageError(f"The folder {self.uri} cannot be made: {exc}", path=self.uri) from exc
+        bring_back_all(self._folder, self.swap_seconds)
         remove_old_folders(self._folder, _BESIDE_PREFIX, _LEFT_OVER_SECONDS)

@@ -24,6 +24,7 @@ from lancegpu_sql.errors import (
 from lancegpu_sql.tables import TableStore, changes
 from lancegpu_sql.tables.columns import COMPUTED_KEY
 from lancegpu_sql.tables.engine import lance
+from lancegpu_sql.tables.folders import exchange
 from lancegpu_sql.tables.sources import reader_of
 
 
@@ -236,6 +237,57 @@ def test_a_table_in_lances_first_format_takes_computed_columns_once_converted(st
     table = store.convert("old")
     table = table.declare([(pa.field("y", pa.int64()), declaration(table))], "_lancegpu_proof_y")
     assert table.full_schema.field("y").metadata[COMPUTED_KEY.encode()]
+
+
+def test_a_commit_between_the_look_and_the_exchange_is_not_lost(store: TableStore) -> None:
+    without_stable_row_ids(store)
+
+    def late(one: Path, other: Path) -> None:
+        if not store.open("theirs").has_stable_row_ids:
+            changes.add(store.open("theirs"), reader_of({"id": [3]}))
+        exchange(one, other)
+
+    with pytest.raises(CommitConflict, match="nothing was replaced"):
+        store.convert("theirs", exchange=late)
+    assert store.open("theirs").to_arrow()["id"].to_pylist() == [1, 2, 3]
+    assert store.convert("theirs").to_arrow()["id"].to_pylist() == [1, 2, 3]
+
+
+def test_a_table_dropped_under_its_conversion_stays_dropped(store: TableStore) -> None:
+    without_stable_row_ids(store)
+
+    def late(one: Path, other: Path) -> None:
+        store.drop("theirs")
+        exchange(one, other)
+
+    with pytest.raises(TableNotFound, match="dropped meanwhile"):
+        store.convert("theirs", exchange=late)
+    assert store.names() == []
+
+
+class Impatient(TableStore):
+    """Takes every exchange of folders that stands still for one that was killed."""
+
+    swap_seconds = 0.0
+
+
+@pytest.mark.parametrize("look", ["open", "exists", "create"])
+def test_a_table_left_aside_by_a_killed_exchange_is_found_again(store: TableStore, look: str) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    impatient = Impatient(store.uri)
+    store.path_of("t").rename(Path(store.uri) / ".lancegpu-replaced-t.lance.0123abcd")
+    if look == "create":
+        with pytest.raises(AlreadyExists):
+            impatient.create("t", reader_of({"id": [2]}))
+    else:
+        assert getattr(impatient, look)("t")
+    assert store.open("t").to_arrow()["id"].to_pylist() == [1]
+
+
+def test_opening_a_database_brings_such_tables_back(store: TableStore) -> None:
+    store.create("t", reader_of({"id": [1]}))
+    store.path_of("t").rename(Path(store.uri) / ".lancegpu-replaced-t.lance.0123abcd")
+    assert Impatient(store.uri).names() == ["t"]
 
 
 def test_a_table_that_moved_on_is_not_replaced_by_its_copy(store: TableStore) -> None:

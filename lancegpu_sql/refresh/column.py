@@ -114,7 +114,6 @@ class _ColumnRefresh:
         function = declared_function(self._resources.catalog, target.table, target.declaration)
         need = worker_need(self._resources, target, function, self._options, self._job.id)
         self._report = self._report or Report(self._job, need.gpu_class.name if need.gpu_class else None)
-        self._report.planned(sum(fragment.live_rows for fragment in fragments))
         source = RowSource(
             snapshot=snapshot,
             target=target,
@@ -124,6 +123,7 @@ class _ColumnRefresh:
             known=CheckpointIndex(find_parts(places.known), part_schema(target.value_fields)),
             folder=places.job / f"{time.time_ns():x}",
             cancelled=self._job.cancelled,
+            planned=self._report.planned,
             reused=self._report.reused,
         )
         how = apply_options(self._resources.settings, function, self._options)

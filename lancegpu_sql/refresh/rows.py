@@ -71,6 +71,7 @@ class RowSource:
     known: CheckpointIndex
     folder: Path
     cancelled: threading.Event
+    planned: Callable[[int], None]
     reused: Callable[[int], None]
     tallies: dict[int, Tally] = field(default_factory=dict)
     adopted_parts: list[Part] = field(default_factory=list)
@@ -90,6 +91,7 @@ class RowSource:
     def _visits(self) -> Iterator[tuple[Choice, list[Fragment]]]:
         """One scan over all fragments, or with a predicate one over each that has a matching row."""
         if self.where is None:
+            self.planned(sum(fragment.live_rows for fragment in self.fragments))
             yield out_of_date, list(self.fragments)
             return
         # DuckDB takes as long to load as all else here; most refreshes have no predicate.
@@ -99,6 +101,7 @@ class RowSource:
             for fragment in self.fragments:
                 addresses = row_filter.addresses(fragment.id)
                 if len(addresses):
+                    self.planned(len(addresses))
                     yield at_one_of(addresses), [fragment]
 
     def _visit(self, choice: Choice, fragments: list[Fragment]) -> Iterator[InputBatch]:
@@ -119,7 +122,8 @@ class RowSource:
         chosen = choice(found, addresses)
         for fragment_id, rows in rows_by_fragment(addresses[found.fresh & ~chosen]).items():
             self.tallies[fragment_id].current += rows
-            self.reused(rows)
+            if self.where is None:
+                self.reused(rows)
         for fragment_id, rows in rows_by_fragment(addresses[chosen]).items():
             self.tallies[fragment_id].assigned += rows
         keys = pa.RecordBatch.from_arrays(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from lancegpu_sql.errors import InvalidPlacement
-from lancegpu_sql.functions.options import is_placement_variable
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.images import is_allowed
 from lancegpu_sql.placement.kubernetes.config import CpuRung, KubernetesConfig
+from lancegpu_sql.placement.kubernetes.container import CLAIM, container, volumes
 from lancegpu_sql.placement.kubernetes.names import (
     CLASS_LABEL,
     OWNER_LABEL,
@@ -21,31 +18,15 @@ from lancegpu_sql.placement.kubernetes.names import (
     worker_labels,
 )
 from lancegpu_sql.placement.merge_patch import merged
-from lancegpu_sql.placement.pod_fields import SCRATCH_PATH, SCRATCH_VOLUME, SHM_PATH, SHM_VOLUME
-from lancegpu_sql.placement.pod_security import CONTAINER_SECURITY, POD_SECURITY, WORKER_CONTAINER
+from lancegpu_sql.placement.pod_security import POD_SECURITY
 from lancegpu_sql.placement.request import WorkerRequest
-from lancegpu_sql.placement.worker_environment import THREAD_VARIABLES
 
-_DEFAULT_SHARED_MEMORY_BYTES = (
-    1024**3
-)  # a limit, not a reservation; the 64 MiB of container engines break PyTorch's loaders
 _SPOT_GRACE_SECONDS = 15  # what GKE leaves to pods of a spot node that is taken away
 _SPOT_TAINTS = (
     "cloud.google.com/gke-spot",
     "cloud.google.com/gke-preemptible",
     "kubernetes.azure.com/scalesetpriority",
 )
-_CLAIM = "gpu"
-_POD_IP = "POD_IP"
-
-# An unknown user id has no home and no name; libraries fail or write to / where these are not set.
-_CACHES = {
-    "HOME": SCRATCH_PATH,
-    "USER": "lancegpu",
-    "HF_HOME": f"{SCRATCH_PATH}/.cache/huggingface",
-    "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH_PATH}/.cache/torchinductor",
-    "TRITON_CACHE_DIR": f"{SCRATCH_PATH}/.cache/triton",
-}
 
 
 def worker_pod(
@@ -89,15 +70,15 @@ def worker_pod(
             "restartPolicy": "Never",
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": _grace_seconds(gpu_class, config),
-            "containers": [_container(request, config, secret_name, rung)],
-            "volumes": _volumes(gpu_class),
+            "containers": [container(request, config, secret_name, rung)],
+            "volumes": volumes(gpu_class),
         },
     }
     if gpu_class is None:
         return pod
     if gpu_class.device_claim is not None:
         template = claim_template_name(gpu_class.name, _claim_spec(gpu_class, request.gpus))
-        pod["spec"]["resourceClaims"] = [{"name": _CLAIM, "resourceClaimTemplateName": template}]
+        pod["spec"]["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": template}]
     overridden: dict[str, Any] = merged(pod, gpu_class.pod_overrides)
     return overridden
 
@@ -213,134 +194,6 @@ def _grace_seconds(gpu_class: GpuClass | None, config: KubernetesConfig) -> int:
     return config.termination_grace_seconds
 
 
-def _container(
-    request: WorkerRequest, config: KubernetesConfig, secret_name: str, rung: CpuRung | None
-) -> dict[str, Any]:
-    volumes = request.gpu_class.volumes if request.gpu_class else ()
-    return {
-        "name": WORKER_CONTAINER,
-        "image": _image(request.gpu_class, config),
-        "command": [
-            config.python,
-            "-P",
-            "-m",
-            "lancegpu_sql.workers",
-            "--listen",
-            f"$({_POD_IP}):{config.worker_port}",
-        ],
-        "env": _environment(request, config, secret_name),
-        "ports": [{"name": "flight", "containerPort": config.worker_port}],
-        "resources": _resources(request, config, rung),
-        "securityContext": deepcopy(dict(CONTAINER_SECURITY)),
-        "terminationMessagePolicy": "FallbackToLogsOnError",  # a crash's last words come with the pod's status
-        "volumeMounts": [
-            {"name": SCRATCH_VOLUME, "mountPath": SCRATCH_PATH},
-            {"name": SHM_VOLUME, "mountPath": SHM_PATH},
-            *({"name": one.name, "mountPath": one.mount_path, "readOnly": one.read_only} for one in volumes),
-        ],
-    }
-
-
-def _image(gpu_class: GpuClass | None, config: KubernetesConfig) -> str:
-    if gpu_class is not None and gpu_class.image is not None:
-        return gpu_class.image
-    of_class = "a CPU worker" if gpu_class is None else f"a worker of GPU class {gpu_class.name!r}"
-    if config.image is None:
-        where = "" if gpu_class is None else "set image on the class, or "
-        raise InvalidPlacement(f"{of_class} has no image: {where}give the placement one with image=…")
-    allowed = None if gpu_class is None else gpu_class.allowed_images
-    if allowed is not None and not is_allowed(config.image, allowed):
-        raise InvalidPlacement(
-            f"{of_class} may not run the image {config.image!r}; the class allows "
-            f"{', '.join(allowed) or 'none but its own'}",
-            image=config.image,
-            allowed_images=allowed,
-        )
-    return config.image
-
-
-def _environment(request: WorkerRequest, config: KubernetesConfig, secret_name: str) -> list[dict[str, Any]]:
-    gpu_class = request.gpu_class
-    given = {name: value for name, value in request.env.items() if not is_placement_variable(name)}
-    values = {
-        **_CACHES,
-        **dict.fromkeys(THREAD_VARIABLES, str(request.cpus)),
-        **given,
-        **(gpu_class.env if gpu_class else {}),  # the operator's word is the last one
-        **_devices(gpu_class),
-        "LANCEGPU_WORKER_ORPHAN_SECONDS": f"{config.orphan_seconds:g}",
-    }
-    values.pop(_POD_IP, None)
-    from_secret = {
-        "LANCEGPU_WORKER_TOKEN": "token",
-        "LANCEGPU_WORKER_CERTIFICATE": "certificate",
-        "LANCEGPU_WORKER_KEY": "key",
-    }
-    return [
-        {"name": _POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-        *(
-            {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret_name, "key": key}}}
-            for variable, key in from_secret.items()
-        ),
-        # Kubernetes replaces $(NAME) in values, the token's name too, and reads $$ as one $.
-        *({"name": variable, "value": value.replace("$", "$$")} for variable, value in values.items()),
-    ]
-
-
-def _devices(gpu_class: GpuClass | None) -> dict[str, str]:
-    """Return what keeps NVIDIA's container runtime from adding GPUs that were not asked for.
-
-    Images made from NVIDIA's say ``all``. A device plugin sets the variable for its pods; a claim's devices come by
-    another way, and NVIDIA's own driver for claims sets ``void``, too.
-    """
-    if gpu_class is None:
-        return {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": ""}
-    from_plugin = gpu_class.device_claim is None and gpu_class.resource_name.startswith("nvidia.com/")
-    return {} if from_plugin else {"NVIDIA_VISIBLE_DEVICES": "void"}
-
-
-def _resources(request: WorkerRequest, config: KubernetesConfig, rung: CpuRung | None) -> dict[str, Any]:
-    gpu_class = request.gpu_class
-    if gpu_class is None:
-        rung = rung or config.cpu_rungs[0]
-        cpus, both = max(rung.cpus, request.cpus), {"memory": _bytes(rung.memory_bytes)}
-    else:
-        cpus, both = max(gpu_class.cpu or 0, request.cpus), _sizes(gpu_class)
-        if gpu_class.sharing != "exclusive" and request.gpus != 1:
-            raise InvalidPlacement(
-                f"{request.function} needs {request.gpus} GPUs, but a worker of GPU class {gpu_class.name!r} gets one: "
-                f"its devices are shared ({gpu_class.sharing})"
-            )
-        if gpu_class.device_claim is None:
-            both[gpu_class.resource_name] = str(request.gpus)
-    # No limit on CPUs: loading a model may use what the node has to spare.
-    resources: dict[str, Any] = {"requests": {"cpu": _cpus(cpus), **both}}
-    if both:
-        resources["limits"] = both
-    if gpu_class is not None and gpu_class.device_claim is not None:
-        resources["claims"] = [{"name": _CLAIM}]
-    return resources
-
-
-def _sizes(gpu_class: GpuClass) -> dict[str, str]:
-    sizes = {"memory": gpu_class.memory_bytes, "ephemeral-storage": gpu_class.ephemeral_storage_bytes}
-    return {name: _bytes(size) for name, size in sizes.items() if size is not None}
-
-
-def _volumes(gpu_class: GpuClass | None) -> list[dict[str, Any]]:
-    scratch, shared, memory = (
-        (None, None, None)
-        if gpu_class is None
-        else (gpu_class.ephemeral_storage_bytes, gpu_class.shared_memory_bytes, gpu_class.memory_bytes)
-    )
-    shared = shared or min(_DEFAULT_SHARED_MEMORY_BYTES, memory or _DEFAULT_SHARED_MEMORY_BYTES)
-    return [
-        {"name": SCRATCH_VOLUME, "emptyDir": {} if scratch is None else {"sizeLimit": _bytes(scratch)}},
-        {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _bytes(shared)}},
-        *({"name": volume.name, **volume.source} for volume in (gpu_class.volumes if gpu_class else ())),
-    ]
-
-
 def _claim_spec(gpu_class: GpuClass, gpus: int) -> dict[str, Any]:
     claim = gpu_class.device_claim
     assert claim is not None
@@ -353,21 +206,9 @@ def _claim_spec(gpu_class: GpuClass, gpus: int) -> dict[str, Any]:
                 for place, one in enumerate(claim.first_available, start=1)
             ]
         }
-    return {"devices": {"requests": [{"name": _CLAIM, **request}]}}
+    return {"devices": {"requests": [{"name": CLAIM, **request}]}}
 
 
 def _devices_of(device_class: str, selectors: tuple[str, ...], count: int) -> dict[str, Any]:
     found = {"selectors": [{"cel": {"expression": expression}} for expression in selectors]} if selectors else {}
     return {"deviceClassName": device_class, **found, "allocationMode": "ExactCount", "count": count}
-
-
-def _cpus(cpus: float) -> str:
-    thousandths = math.ceil(round(cpus * 1000, 6))  # Kubernetes counts CPUs in thousandths
-    return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
-
-
-def _bytes(size: int) -> str:
-    for unit, factor in (("Gi", 1024**3), ("Mi", 1024**2), ("Ki", 1024)):
-        if size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)

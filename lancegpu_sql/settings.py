@@ -19,8 +19,12 @@ NOT_SETTINGS = frozenset({"LANCEGPU_WORKER_TOKEN", "LANCEGPU_DB"})
 
 _MIB = 1024 * 1024
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+# Thirty years: what every clock and every wait of the standard library, and Flight's, can still count.
+MOST_SECONDS = 1e9
+MOST = 2**63 - 1
+
+Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=MOST)]
 
 
 class Settings(BaseModel):
@@ -47,6 +51,8 @@ class Settings(BaseModel):
     worker_idle_seconds: float = Field(
         default=60.0,
         ge=0,
+        le=MOST_SECONDS,
+        allow_inf_nan=False,
         description="How long a worker that nobody uses is kept warm. It goes at once when another job waits for what it "
         "holds.",
     )
@@ -62,7 +68,7 @@ class Settings(BaseModel):
         description="The most workers one refresh uses. None: as many as there are cores, or free devices for GPU "
         "Functions.",
     )
-    max_worker_losses: Annotated[int, Field(ge=0)] = Field(
+    max_worker_losses: Annotated[int, Field(ge=0, le=MOST)] = Field(
         default=3, description="How many workers may die over the same rows before these are blamed."
     )
     part_target_seconds: Seconds = Field(
@@ -89,7 +95,7 @@ class Settings(BaseModel):
         default=None,
         description="A refresh shows its results to readers each time it has this many more. None: once, at its end.",
     )
-    job_retention_days: Annotated[float, Field(gt=0)] = Field(
+    job_retention_days: Annotated[float, Field(gt=0, le=MOST_SECONDS / 86_400, allow_inf_nan=False)] = Field(
         default=30.0, description="How long jobs that ended are kept, with their events and logs."
     )
     job_log_bytes: Count = Field(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PLACEMENT_OPTIONS = ("gpu", "gpu_class", "gpus", "cpus", "concurrency", "batch_size")
 """Where and how a Function runs; none of them changes what it computes."""
 
+_MOST = 2**31 - 1
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DEVICE_VARIABLES = frozenset(
     {
@@ -120,6 +121,8 @@ def check_placement(placement: Mapping[str, Any]) -> None:
 def _check_count(name: str, value: Any) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InvalidFunction(f"{name} is a whole number of at least 1, not {value!r}.")
+    if value > _MOST:
+        raise InvalidFunction(f"{name} is at most {_MOST}.")
 
 
 def checked_env(env: Any) -> dict[str, str]:

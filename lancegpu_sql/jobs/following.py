@@ -9,7 +9,7 @@ from lancegpu_sql.catalog.models import JobRecord, JobState
 from lancegpu_sql.errors import Cancelled, StillWaiting
 from lancegpu_sql.jobs.failure import job_failed
 from lancegpu_sql.jobs.housekeeping import cancel, settle_if_dead
-from lancegpu_sql.jobs.running import still_waiting
+from lancegpu_sql.jobs.running import checked_timeout, still_waiting
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
@@ -48,7 +48,7 @@ class FollowedJob:
         StillWaiting
             The time is over and the job goes on, or no process runs it.
         """
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        deadline = _deadline(timeout_seconds)
         record = self.record
         while not record.state.ended:
             if record.state in (JobState.QUEUED, JobState.PAUSED) and record.owner is None:
@@ -73,7 +73,7 @@ class FollowedJob:
 
     def ended(self, timeout_seconds: float | None = 0.0) -> bool:
         """Tell whether the job has ended, waiting up to a time for it."""
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        deadline = _deadline(timeout_seconds)
         record = self.record
         while not record.state.ended:
             left = None if deadline is None else deadline - time.monotonic()
@@ -84,7 +84,7 @@ class FollowedJob:
 
     def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord:
         """Return the record as soon as it differs from one seen before, or when the time is over."""
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        deadline = _deadline(timeout_seconds)
         while True:
             record = self.record
             left = POLL_INTERVAL_SECONDS if deadline is None else deadline - time.monotonic()
@@ -95,3 +95,8 @@ class FollowedJob:
     def cancel(self) -> None:
         """Ask the job to stop; its process does so within a second."""
         cancel(self._catalog, self.id)
+
+
+def _deadline(timeout_seconds: float | None) -> float | None:
+    seconds = checked_timeout(timeout_seconds)
+    return None if seconds is None else time.monotonic() + seconds

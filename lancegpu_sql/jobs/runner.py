@@ -72,7 +72,7 @@ class JobRunner:
         self._unwritten: dict[str, Journal] = {}  # jobs that ended, which the catalog could not be told yet
         self._watcher: threading.Thread | None = None
         self._closing = threading.Event()
-        self._at_exit = functools.partial(_close_at_exit, weakref.ref(self))
+        self._at_exit = functools.partial(_close_at_exit, weakref.ref(self), self._pid)
         atexit.register(self._at_exit)
 
     def start(self, record: JobRecord, work: Work) -> RunningJob:
@@ -271,9 +271,9 @@ def _conclude(
         journal.put(JobEvent.FAILS, told, error=kept, **ended)
 
 
-def _close_at_exit(reference: weakref.ref[JobRunner]) -> None:
+def _close_at_exit(reference: weakref.ref[JobRunner], process_id: int) -> None:
     runner = reference()
-    if runner is None or runner._pid != os.getpid():
+    if runner is None or process_id != os.getpid():
         return  # a process that forked off; the lock may have been held when it did
     jobs = runner.running()
     runner.close()

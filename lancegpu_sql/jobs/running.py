@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.catalog.models import JobRecord
-from lancegpu_sql.errors import StillWaiting
+from lancegpu_sql.errors import InvalidInput, StillWaiting
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.housekeeping import cancel
 from lancegpu_sql.jobs.journal import Journal
@@ -45,7 +46,7 @@ class RunningJob:
         StillWaiting
             The time is over; the job goes on.
         """
-        if not self._ended.wait(timeout_seconds):
+        if not self._ended.wait(checked_timeout(timeout_seconds)):
             raise still_waiting(self.record, timeout_seconds)
         if self._error is not None:
             # Without the frames of an earlier wait.
@@ -54,11 +55,11 @@ class RunningJob:
 
     def ended(self, timeout_seconds: float | None = 0.0) -> bool:
         """Tell whether the job has ended, waiting up to a time for it."""
-        return self._ended.wait(timeout_seconds)
+        return self._ended.wait(checked_timeout(timeout_seconds))
 
     def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord:
         """Return the record as soon as it differs from one seen before, or when the time is over."""
-        return self._journal.next_change(after, timeout_seconds)
+        return self._journal.next_change(after, checked_timeout(timeout_seconds))
 
     def cancel(self) -> None:
         """Ask the job to stop; returns at once."""
@@ -88,6 +89,21 @@ class RunningJob:
         self._error = error
         self._traceback = None if error is None else error.__traceback__
         self._ended.set()
+
+
+def checked_timeout(timeout_seconds: float | None) -> float | None:
+    """Return how long to wait, no longer than can be waited at all.
+
+    Raises
+    ------
+    InvalidInput
+        It is no number of seconds.
+    """
+    if timeout_seconds is None:
+        return None
+    if math.isnan(timeout_seconds):
+        raise InvalidInput("a timeout is a number of seconds, or None to wait as long as it takes; not NaN")
+    return min(timeout_seconds, threading.TIMEOUT_MAX)
 
 
 def still_waiting(record: JobRecord, timeout_seconds: float | None) -> StillWaiting:

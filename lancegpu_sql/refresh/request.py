@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.settings import MOST, Seconds
 
 Mode = Literal["incremental", "full", "no_op"]
 
@@ -18,17 +19,17 @@ class RefreshOptions(BaseModel):
 
     where: str | None = Field(None, description="a DuckDB predicate: recompute every row for which it is true")
     error_policy: Literal["fail"] = Field("fail", description="a row that raises fails the refresh")
-    batch_size: int | None = Field(None, ge=1, description="rows in one call of the Function, at most")
+    batch_size: int | None = Field(None, ge=1, le=MOST, description="rows in one call of the Function, at most")
     gpu_class: str | None = Field(None, description="use this GPU class instead of the Function's own")
-    gpu_count: int | None = Field(None, ge=1, description="GPUs used at a time, at most")
-    max_workers: int | None = Field(None, ge=1, description="workers used at a time, at most")
+    gpu_count: int | None = Field(None, ge=1, le=MOST, description="GPUs used at a time, at most")
+    max_workers: int | None = Field(None, ge=1, le=MOST, description="workers used at a time, at most")
     publication_interval_rows: int | None = Field(
-        None, ge=1, description="publish whenever this many rows were computed, not only at the end"
+        None, ge=1, le=MOST, description="publish whenever this many rows were computed, not only at the end"
     )
-    part_target_seconds: float | None = Field(None, gt=0, description="how long the work between checkpoints may take")
-    call_timeout_seconds: float | None = Field(None, gt=0, description="how long one call of the Function may take")
-    init_timeout_seconds: float | None = Field(None, gt=0, description="how long loading the Function may take")
-    max_worker_losses: int | None = Field(None, ge=0, description="how many workers one call may cost")
+    part_target_seconds: Seconds | None = Field(None, description="how long the work between checkpoints may take")
+    call_timeout_seconds: Seconds | None = Field(None, description="how long one call of the Function may take")
+    init_timeout_seconds: Seconds | None = Field(None, description="how long loading the Function may take")
+    max_worker_losses: int | None = Field(None, ge=0, le=MOST, description="how many workers one call may cost")
 
     @classmethod
     def of(cls, **options: Any) -> RefreshOptions:

@@ -207,6 +207,6 @@ class WorkerPool:
                     self._keeper = None
                     return
                 if not over:
-                    self._changed.wait(min(self._idle.values()) - now)
+                    self._changed.wait(min(min(self._idle.values()) - now, threading.TIMEOUT_MAX))
             for worker in over:
                 worker.end()

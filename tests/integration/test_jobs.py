@@ -588,6 +588,12 @@ def test_a_job_whose_end_is_not_written_yet_can_be_gone_on_with_here(tmp_path: P
             runner.start(job.record, lambda _context: {})
 
 
+def test_a_wait_may_be_given_more_time_than_there_is(catalog: Catalog, runner: JobRunner) -> None:
+    job = start(runner, lambda context: {"rows": 1})
+    assert job.wait(1e300) == {"rows": 1}
+    assert FollowedJob(catalog, job.id).wait(float("inf")) == {"rows": 1}
+
+
 def test_a_watcher_of_a_running_job_sees_it_end(runner: JobRunner) -> None:
     stream = io.StringIO()
     job = start(runner, lambda context: {"rows": 1})

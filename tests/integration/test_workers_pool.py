@@ -150,6 +150,15 @@ def test_an_idle_worker_gives_its_device_to_whoever_waits(pool, tmp_path):
     assert ends(first)
 
 
+def test_a_worker_kept_for_ever_is_given_up_to_others_all_the_same(placement, tmp_path):
+    pool = WorkerPool(placement, worker_idle_seconds=1e300)
+    first = lease(pool, need_for(worker_functions.double, gpu_class=TOY))
+    first.release()
+    lease(pool, need_for(worker_functions.Notes, gpu_class=TOY, bound={"path": str(tmp_path / "notes")})).release()
+    assert ends(first.worker_name)
+    pool.close()
+
+
 def test_a_worker_that_others_wait_for_is_not_kept_when_given_back(pool):
     need = need_for(worker_functions.double, gpu_class=TOY)
     holder = lease(pool, need)

@@ -74,6 +74,13 @@ def test_a_timeout_is_a_positive_number(value: float) -> None:
         Settings.load({}, call_timeout_seconds=value)
 
 
+@pytest.mark.parametrize("name", [name for name in Settings.model_fields if name.endswith(("seconds", "days"))])
+def test_no_time_is_longer_than_can_be_waited(name: str) -> None:
+    for value in (1e300, float("inf"), float("nan")):
+        with pytest.raises(InvalidInput):
+            Settings.load({}, **{name: value})
+
+
 WRONG_VALUES = [
     ({"max_workers": "x"}, "max_workers='x' does not suit: it must be a whole number"),
     ({"max_workers": 0}, "it must be 1 or more"),

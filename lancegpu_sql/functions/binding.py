@@ -105,9 +105,10 @@ class Binding:
         InvalidBinding
             Two fields would share a column, or a name is not a non-empty string.
         """
-        names = list(columns.values())
-        if not all(map(_is_name, (*columns, *names))):
+        given: Any = columns
+        if not isinstance(given, Mapping) or not all(map(_is_name, (*given, *given.values()))):
             raise InvalidBinding("rename() takes a mapping of field names to column names, both non-empty strings.")
+        names = list(columns.values())
         if len(set(names)) < len(names):
             raise InvalidBinding(f"rename() gives one column to two fields: {', '.join(names)}. Each needs its own.")
         return replace(self, columns={**self.columns, **columns})

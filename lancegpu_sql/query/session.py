@@ -87,6 +87,13 @@ class QuerySession:
         InvalidQuery
             It does not parse or bind, or writes to one of the tables, which their methods do.
         """
+        if parameters is not None and (
+            isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping)
+        ):
+            raise InvalidQuery(
+                f"The parameters of a query are a sequence, for ? or $1, or a mapping, for $name, not {parameters!r} "
+                f"({type(parameters).__name__}). One alone is written [value]."
+            )
         with duckdb_errors():
             statements = self._own_engine().extract_statements(text)
             if not statements:

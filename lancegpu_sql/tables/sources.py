@@ -47,6 +47,8 @@ def reader_of(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
 
 
 def _reader_of(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise InvalidData(f"schema is a pyarrow.Schema, such as pa.schema([('id', pa.int64())]), not {schema!r}.")
     if data is None:
         raise InvalidData(
             f"There is no data: give {_ACCEPTED}; or, to create an empty table, schema=pa.schema([(<name>, <type>), …])."
@@ -62,6 +64,7 @@ def _reader_of(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, str | os.PathLike):
         return _parquet(os.fspath(data))
     if isinstance(data, Mapping):
+        _check_keys(data)
         return pa.table(dict(data), schema=schema).to_reader()
     if isinstance(data, list | tuple):
         return _listed(data, schema)
@@ -81,7 +84,7 @@ def _foreign(data: Any) -> pa.RecordBatchReader:
         return table.to_reader()
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
-    raise InvalidData(f"A {type(data).__name__} is not rows: give {_ACCEPTED}.")
+    raise InvalidData(f"A value of type {type(data).__name__} is not rows: give {_ACCEPTED}.")
 
 
 def _parquet(path: str) -> pa.RecordBatchReader:
@@ -95,6 +98,7 @@ def _listed(rows: list[Any] | tuple[Any, ...], schema: pa.Schema | None) -> pa.R
         return pa.RecordBatchReader.from_batches(rows[0].schema, rows)
     if not all(isinstance(row, Mapping) for row in rows):
         raise InvalidData(f"A list must hold dicts, one a row, or record batches: give {_ACCEPTED}.")
+    _check_keys(key for row in rows for key in row)
     # Arrow's own from_pylist takes the first row's keys for all.
     names = schema.names if schema is not None else list(dict.fromkeys(key for row in rows for key in row))
     if not names:
@@ -104,6 +108,12 @@ def _listed(rows: list[Any] | tuple[Any, ...], schema: pa.Schema | None) -> pa.R
         raise InvalidData(f"Rows have keys that the schema has not: {', '.join(sorted(map(str, unknown)))}.")
     columns = {name: [row.get(name) for row in rows] for name in names}
     return pa.table(columns, schema=schema).to_reader()
+
+
+def _check_keys(keys: Iterable[Any]) -> None:
+    wrong = next((key for key in keys if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise InvalidData(f"The name of a column is a text, not {wrong!r} ({type(wrong).__name__}).")
 
 
 class Stream:

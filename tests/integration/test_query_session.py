@@ -235,3 +235,9 @@ def test_such_a_table_does_not_keep_the_others_from_being_listed(folder: LanceFo
     folder.write("mixed", {"A": [10], "a": [1]})
     assert len(session.sql("SHOW ALL TABLES").fetchall()) == 2
     assert session.sql("SELECT count(*) FROM reviews").fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize("parameters", [5, "ab", {1, 2}])
+def test_parameters_that_are_neither_a_sequence_nor_a_mapping_are_refused(session: QuerySession, parameters: object):
+    with pytest.raises(InvalidQuery, match="parameters of a query"):
+        session.sql("SELECT ?", parameters)  # type: ignore[arg-type]

@@ -75,7 +75,10 @@ CREATIONS: list[tuple[dict[str, Any], type[LanceGpuError], str]] = [
     ({"data": {"": [1]}}, InvalidName, "A column needs a name"),
     ({"data": {"A": [1], "a": [2]}}, InvalidName, "does not tell apart"),
     ({"data": {"s": [{"A": 1, "a": 2}]}}, InvalidName, r"s\.A.*s\.a"),
-    ({"data": 5}, InvalidData, "A int is not rows"),
+    ({"data": 5}, InvalidData, "A value of type int is not rows"),
+    ({"data": {1: [1]}}, InvalidData, "name of a column is a text, not 1"),
+    ({"data": [{1: 1}]}, InvalidData, "name of a column is a text, not 1"),
+    ({"schema": {"x": pa.int64()}}, InvalidData, "schema is a pyarrow.Schema"),
 ]
 
 

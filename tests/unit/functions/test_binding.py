@@ -83,6 +83,7 @@ def test_a_binding_reads_as_it_was_written() -> None:
         (lambda: col("x")["field"], "takes no operators"),
         (lambda: list(col("x")), "takes no operators"),  # type: ignore[call-overload]
         (lambda: not col("x"), "takes no operators"),
+        (lambda: shout(text=col("a"), mark=col("b")).rename(5), "takes a mapping"),  # type: ignore[arg-type]
         (lambda: col(""), "the name of a column"),
         (lambda: col(3), "the name of a column"),  # type: ignore[arg-type]
     ],

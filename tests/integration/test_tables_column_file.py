@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
+import resource
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tables_kit import COLUMN, PROOF, two_fragments, values
 
-from lancegpu_sql.errors import ColumnNotFound, InvalidData
+from lancegpu_sql.errors import ColumnNotFound, InvalidData, StorageError
 from lancegpu_sql.tables import ColumnFileWriter, Snapshot, TableStore, changes, upkeep
 from lancegpu_sql.tables.column_file import discard
 from lancegpu_sql.tables.engine import lance
@@ -118,3 +121,30 @@ def test_large_batches_are_written_whole(tmp_path: Path) -> None:
     file = plain.write_column_file(0, big.schema, [big])
     plain.publish([file], job_id="j", guard=lambda fragment: True)
     assert plain.latest().to_arrow()["id"].to_pylist() == list(range(400_000, 0, -1))
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """A disk that refuses what makes a file larger."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def held_open(folder: Path) -> list[str]:
+    found = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            found.append(str(descriptor.readlink()))
+    return [link for link in found if link.startswith(f"{folder}/")]
+
+
+def test_a_file_that_the_disk_refuses_takes_no_room_though_its_error_is_kept(table: Snapshot) -> None:
+    texts = pa.record_batch({"text": [os.urandom(300_000).hex() for _ in range(3)]})
+    with pytest.raises(StorageError, match="too large") as kept, files_of_at_most(100_000):
+        table.write_column_file(0, texts.schema, [texts])
+    data = Path(table.uri) / "data"
+    assert ([one for one in held_open(data) if ".tmp" in one], list(data.glob(".tmp*"))) == ([], []), kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict, quoted
 from lancegpu_sql.placement.kubernetes.lifecycle import Ending, PodStory, held_up
+from lancegpu_sql.placement.kubernetes.pool import is_young
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.request import Lost
 
@@ -32,6 +33,9 @@ def bound_verdict(case: Case) -> Verdict:
     if failed:
         message = f"a device ({', '.join(failed)}) of the worker on node {pod.node} is reported unhealthy"
         return Verdict("device_failed", f"{message}; look at the device plugin there, then reset or replace it")
+    if node is not None and node.ready != "True" and is_young(node, case.now):
+        message = f"the worker's pod was placed on node {pod.node}, which is new and has yet to come up"
+        return Verdict("node_starting", message, True)
     if node is not None and node.ready != "True":
         message = f"the worker's pod was placed on node {pod.node}, which is not ready any more"
         return Verdict("not_ready", f"{message}; it is replaced once the cluster gives the node up")

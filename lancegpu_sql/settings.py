@@ -95,6 +95,18 @@ class Settings(BaseModel):
         default=None,
         description="A refresh shows its results to readers each time it has this many more. None: once, at its end.",
     )
+    lease_seconds: Annotated[float, Field(ge=1, le=MOST_SECONDS)] = Field(
+        default=30.0,
+        description="How long after the death of a process on another host its jobs are taken over at the latest; on the "
+        "same host it is known at once. The same for all processes of a database.",
+    )
+    shutdown_grace_seconds: Seconds = Field(
+        default=20.0,
+        description="How long an agent that is told to end lets its jobs finish what they are at; then they are given back.",
+    )
+    agent_concurrency: Count = Field(
+        default=32, description="The most jobs one agent runs at a time, those that wait for a GPU class included."
+    )
     job_retention_days: Annotated[float, Field(gt=0, le=MOST_SECONDS / 86_400, allow_inf_nan=False)] = Field(
         default=30.0, description="How long jobs that ended are kept, with their events and logs."
     )

@@ -80,4 +80,5 @@ class Hand:
             computing_seconds=self.computing_seconds,
             waiting_for_rows_seconds=self.waiting_for_rows_seconds,
             idle_seconds=max(0.0, idle_seconds),
+            calls=self.calls_done,
         )

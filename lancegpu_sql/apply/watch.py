@@ -12,13 +12,17 @@ from lancegpu_sql.placement.request import PlacementEvent
 
 @dataclass(frozen=True)
 class WorkerTimings:
-    """How one worker spent its time so far. `idle` is waiting for room behind the caller, or for calls of others."""
+    """How one worker spent its time so far, and how many calls it did.
+
+    `idle` is waiting for room behind the caller, or for calls of others.
+    """
 
     worker: str
     starting_seconds: float = 0.0
     computing_seconds: float = 0.0
     waiting_for_rows_seconds: float = 0.0
     idle_seconds: float = 0.0
+    calls: int = 0
 
 
 class ApplyWatch(Protocol):

@@ -202,13 +202,23 @@ def _sqlite_engine(url: sa.URL, busy_timeout_seconds: float) -> sa.Engine:
 _engines: weakref.WeakSet[sa.Engine] = weakref.WeakSet()
 
 
+def _close_idle_connections() -> None:
+    """Close what nobody uses before this process forks.
+
+    SQLite keeps one account of a file's locks for all connections of a process. A child that inherits it believes to
+    hold locks that only its parent has, and the two would write over each other's commits.
+    """
+    for engine in tuple(_engines):
+        engine.dispose()
+
+
 def _forget_connections() -> None:
-    """Leave the connections of a process that forked to it: one used on both sides can damage a SQLite file."""
+    """Leave the connections that other threads used at that moment to the process that forked."""
     for engine in tuple(_engines):
         engine.dispose(close=False)
 
 
-os.register_at_fork(after_in_child=_forget_connections)
+os.register_at_fork(before=_close_idle_connections, after_in_child=_forget_connections)
 
 
 def _catalog_error(place: str, error: Exception) -> CatalogError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -49,6 +50,15 @@ class EventStore:
             query = query.where(events.c.subject == subject)
         with self._connection.reading() as connection:
             return [EventRecord.model_validate(dict(row)) for row in connection.execute(query).mappings()]
+
+    def prune_events(self, before: datetime) -> None:
+        """Forget events that belong to no job and are older than a time; those of a job go with it."""
+        old = events.c.job_id.is_(None) & (events.c.at < before)
+        with self._connection.reading() as connection:
+            if connection.execute(sa.select(events.c.id).where(old).limit(1)).first() is None:
+                return
+        with self._connection.writing() as connection:
+            connection.execute(events.delete().where(old))
 
 
 def insert_event(connection: sa.Connection, subject: str, draft: EventDraft, job_id: str | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,9 @@ from lancegpu_sql.errors import AlreadyExists, Conflict, JobNotFound
 
 _TIMES = frozenset({"created_at", "started_at", "finished_at"})
 _ENDED = tuple(state for state in JobState if state.ended)
+_OWNED = (JobState.WAITING, JobState.RUNNING)
+_BESIDE_THE_RECORD = frozenset({"heartbeat"})
+"""Columns that say nothing about the job itself, and change all the time."""
 
 _LEAST_PART = 4
 _NAMED_JOBS = 5
@@ -98,6 +101,8 @@ class JobStore:
         *,
         expected_states: Collection[JobState] | None = None,
         expected_owner: ProcessIdentity | None = None,
+        expected_lease: str | None = None,
+        expected_heartbeat: int | None = None,
         events: Iterable[EventDraft] = (),
         **changes: Any,
     ) -> JobRecord:
@@ -105,8 +110,9 @@ class JobStore:
 
         Parameters
         ----------
-        expected_states, expected_owner
-            Change nothing unless the job is in one of these states, or belongs to this process.
+        expected_states, expected_owner, expected_lease, expected_heartbeat
+            Change nothing unless the job is in one of these states, belongs to this process, is in this run of it, or has
+            given no sign of life since this one.
 
         Raises
         ------
@@ -129,6 +135,15 @@ class JobStore:
                 holder = "nobody" if present.owner is None else f"process {present.owner.pid} on {present.owner.host}"
                 raise Conflict(
                     f"Job {job_id} belongs to {holder}, no longer to process {expected_owner.pid}.",
+                    job_id=job_id,
+                    state=present.state,
+                    owner=present.owner,
+                )
+            if (expected_lease is not None and present.lease != expected_lease) or (
+                expected_heartbeat is not None and _heartbeat(connection, job_id) != expected_heartbeat
+            ):
+                raise Conflict(
+                    f"Job {job_id} was taken again, or gave a sign of life, in the meantime.",
                     job_id=job_id,
                     state=present.state,
                     owner=present.owner,
@@ -162,6 +177,53 @@ class JobStore:
                 record = record.model_copy(update={"cancel_requested": True})
         return record
 
+    def request_pause(self, job_id: str) -> JobRecord:
+        """Ask a job's owner, whichever process that is, to hold it; a job that has ended is left as it is.
+
+        Raises
+        ------
+        JobNotFound
+            No such job.
+        """
+        change = (
+            jobs.update()
+            .where(jobs.c.id == job_id, jobs.c.state.not_in(_ENDED), jobs.c.pause_requested.is_(False))
+            .values(pause_requested=True)
+        )
+        with self._connection.writing() as connection:
+            record = _job(connection, job_id, for_update=True)
+            if connection.execute(change).rowcount:
+                asked = EventDraft(kind="pause_requested", message="Someone asked the job to pause.")
+                insert_event(connection, "job", asked, job_id)
+                record = record.model_copy(update={"pause_requested": True})
+        return record
+
+    def pauses_requested(self, job_ids: Iterable[str]) -> set[str]:
+        """Return which of these jobs someone asked to pause."""
+        query = sa.select(jobs.c.id).where(jobs.c.id.in_(list(job_ids)), jobs.c.pause_requested.is_(True))
+        with self._connection.reading() as connection:
+            return set(connection.execute(query).scalars())
+
+    def beat_jobs(self, leases: Mapping[str, str]) -> set[str]:
+        """Give a sign of life of jobs, by id with the lease of their run; return those that are in another run, or in none."""
+        mine = jobs.c.lease.in_(list(leases.values())) & jobs.c.state.in_(_OWNED)
+        beat = jobs.update().where(mine).values(heartbeat=jobs.c.heartbeat + 1).returning(jobs.c.id)
+        with self._connection.writing() as connection:
+            return set(leases) - set(connection.execute(beat).scalars())
+
+    def heartbeats(self) -> dict[str, tuple[str | None, int]]:
+        """Return of each job that a process works on its lease and how many signs of life it gave."""
+        query = sa.select(jobs.c.id, jobs.c.lease, jobs.c.heartbeat).where(jobs.c.state.in_(_OWNED))
+        with self._connection.reading() as connection:
+            return {row.id: (row.lease, row.heartbeat) for row in connection.execute(query)}
+
+    def count_jobs(self) -> dict[JobState, int]:
+        """Return how many jobs there are in each state."""
+        query = sa.select(jobs.c.state, sa.func.count()).group_by(jobs.c.state)
+        with self._connection.reading() as connection:
+            counted = {JobState(state): number for state, number in connection.execute(query).tuples()}
+        return {state: counted.get(state, 0) for state in JobState}
+
     def cancels_requested(self, job_ids: Iterable[str]) -> set[str]:
         """Return which of these jobs someone asked to stop."""
         query = sa.select(jobs.c.id).where(jobs.c.id.in_(list(job_ids)), jobs.c.cancel_requested.is_(True))
@@ -194,7 +256,12 @@ def _no_job(job_id: str) -> JobNotFound:
 
 
 def _record(row: sa.RowMapping) -> JobRecord:
-    return JobRecord.model_validate(dict(row))
+    return JobRecord.model_validate({name: value for name, value in row.items() if name not in _BESIDE_THE_RECORD})
+
+
+def _heartbeat(connection: sa.Connection, job_id: str) -> int:
+    found: int = connection.execute(sa.select(jobs.c.heartbeat).where(jobs.c.id == job_id)).scalar_one()
+    return found
 
 
 def _columns(record: JobRecord, fields: Collection[str] | None = None) -> dict[str, Any]:

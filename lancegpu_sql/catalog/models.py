@@ -177,7 +177,8 @@ class JobState(StrEnum):
 class JobRecord(Model):
     """One piece of background work, as the catalog keeps it.
 
-    `error` has the keys ``type``, ``message``, ``facts`` and, for a fault of our own, ``traceback``.
+    `error` has the keys ``type``, ``message``, ``facts`` and, for a fault of our own, ``traceback``. `lease` is another
+    one each time a process takes the job: it tells the present run from all earlier ones.
     """
 
     id: str
@@ -196,6 +197,8 @@ class JobRecord(Model):
     finished_at: UtcTime | None = None
     timings: dict[str, Any] | None = None
     cancel_requested: bool = False
+    pause_requested: bool = False
+    lease: str | None = None
 
     @classmethod
     def new(
@@ -210,6 +213,25 @@ class JobRecord(Model):
             request=request or {},
             created_at=utc_now(),
         )
+
+
+class AgentRecord(Model):
+    """A process that runs queued jobs of a database.
+
+    `kinds` are the kinds of jobs it can run and `lease_seconds` is how long its silence may last before it counts as
+    dead. `heartbeat` counts its signs of life; `seen_at` is the last one's time and `silent_seconds` how long ago that is,
+    both by the catalog's clock.
+    """
+
+    id: str
+    identity: ProcessIdentity
+    kinds: tuple[str, ...]
+    concurrency: int
+    lease_seconds: float
+    heartbeat: int = 0
+    started_at: UtcTime
+    seen_at: UtcTime
+    silent_seconds: float = 0.0
 
 
 class EventDraft(Model):

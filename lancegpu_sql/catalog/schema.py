@@ -85,8 +85,24 @@ jobs = sa.Table(
     sa.Column("finished_at", UtcDateTime),
     json_column("timings"),
     sa.Column("cancel_requested", sa.Boolean, nullable=False),
+    sa.Column("lease", sa.String(36)),
+    sa.Column("heartbeat", sa.BigInteger, nullable=False, default=0),
+    sa.Column("pause_requested", sa.Boolean, nullable=False),
     sa.Index("jobs_by_state", "state"),
     sa.Index("jobs_by_table", "table"),
+)
+
+agents = sa.Table(
+    "agents",
+    metadata,
+    sa.Column("id", sa.String(36), primary_key=True),
+    json_column("identity", nullable=False),
+    json_column("kinds", nullable=False),
+    sa.Column("concurrency", sa.Integer, nullable=False),
+    sa.Column("lease_seconds", sa.Float, nullable=False),
+    sa.Column("heartbeat", sa.BigInteger, nullable=False),
+    sa.Column("started_at", UtcDateTime, nullable=False),
+    sa.Column("seen_at", UtcDateTime, nullable=False),
 )
 
 events = sa.Table(

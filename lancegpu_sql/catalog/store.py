@@ -1,4 +1,4 @@
-"""The catalog of one database, opened: Functions, GPU classes, jobs, events and proofs."""
+"""The catalog of one database, opened: Functions, GPU classes, jobs, agents, events and proofs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from types import TracebackType
 from typing import Self
 
+from lancegpu_sql.catalog.agents_store import AgentStore
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.events_store import EventStore
 from lancegpu_sql.catalog.functions_store import FunctionStore
@@ -14,7 +15,7 @@ from lancegpu_sql.catalog.jobs_store import JobStore
 from lancegpu_sql.catalog.proofs_store import ProofStore
 
 
-class Catalog(FunctionStore, GpuClassStore, JobStore, EventStore, ProofStore):
+class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, ProofStore):
     """What a database names beside its tables; safe for many threads and processes at once.
 
     Any method raises `CatalogError` where the database refuses: a full disk, missing rights, a lock held too long.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lancegpu_sql.cli import classes, demo, functions, jobs, refresh, tables, why
+from lancegpu_sql.cli import agent, classes, demo, functions, jobs, refresh, tables, why
 from lancegpu_sql.cli.options import DbOption, Invocation, group
 from lancegpu_sql.version import __version__
 
@@ -22,6 +22,7 @@ app.add_typer(classes.app, name="classes")
 app.command("refresh")(refresh.refresh)
 app.add_typer(jobs.app, name="jobs")
 app.command("why")(why.why)
+app.command("agent")(agent.agent)
 app.command("demo")(demo.demo)
 
 

@@ -12,7 +12,7 @@ from lancegpu_sql.cli.entry import EXIT_INTERRUPTED
 from lancegpu_sql.errors import Cancelled, LanceGpuError, StillWaiting
 
 if TYPE_CHECKING:
-    from lancegpu_sql.catalog.models import JobRecord
+    from lancegpu_sql.catalog.models import JobRecord, JobState
     from lancegpu_sql.database import Database, JobHandle
     from lancegpu_sql.refresh.request import RefreshResult
 
@@ -54,6 +54,8 @@ def run_to_end(database: Database, job: JobHandle[Result], *, timeout_seconds: f
             **problem.facts,
         ) from None
     except StillWaiting as problem:
+        if problem.facts.get("state") == "paused":
+            raise StillWaiting(f"{problem.message} Go on with: {resume}", **problem.facts) from None
         raise StillWaiting(
             f"{_standing(job.record, timeout_seconds)} What was finished is kept. Go on with: {resume}", **problem.facts
         ) from None
@@ -78,6 +80,25 @@ def follow(database: Database, job: JobHandle[Result], *, timeout_seconds: float
             f"{_standing(job.record, timeout_seconds)} It goes on by itself.", waiting_on=job.waiting_on
         ) from None
     return job.wait()
+
+
+def until_held(job: JobHandle[Any], timeout_seconds: float) -> JobState:
+    """Wait until no process works on a job, or the time is over; return its state."""
+    deadline = time.monotonic() + timeout_seconds
+    record = job.record
+    while record.state in ("waiting", "running") and (left := deadline - time.monotonic()) > 0:
+        record = job.next_change(record, left)
+    return record.state
+
+
+def print_queued(job: JobHandle[Any], *, json: bool) -> None:
+    """Print the id of a job that an agent is to run."""
+    from lancegpu_sql.cli.output import print_json
+
+    if json:
+        print_json(job.record)
+    else:
+        print(job.id)
 
 
 def print_result(result: RefreshResult, *, json: bool) -> None:
@@ -123,6 +144,9 @@ class _Until:
 
     def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord:
         return self._job.next_change(after, self._left(timeout_seconds))
+
+    def unattended(self, record: JobRecord) -> bool:
+        return self._job.unattended(record)
 
     def ended(self, timeout_seconds: float | None = 0.0) -> bool:
         return self._job.ended(self._left(timeout_seconds))

@@ -1,4 +1,4 @@
-"""`jobs`: see, follow, cancel and resume background work."""
+"""`jobs`: see, follow, pause, cancel and resume background work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lancegpu_sql.cli.entry import EXIT_STILL_WAITING
-from lancegpu_sql.cli.options import DbOption, JsonOption, TimeoutOption, again, group, opened
+from lancegpu_sql.cli.options import DbOption, JsonOption, NoWaitOption, TimeoutOption, again, group, opened
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.models import JobRecord
 
-app = group("See, follow, cancel and resume jobs.")
+app = group("See, follow, pause, cancel and resume jobs.")
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning or end.")]
 
@@ -104,18 +104,37 @@ def cancel(context: typer.Context, job: JobArgument, db: DbOption = None) -> Non
         print(f"Job {handle.id} is {handle.status()}.")
 
 
+@app.command("pause")
+def pause(context: typer.Context, job: JobArgument, db: DbOption = None) -> None:
+    """Ask a job to hold and to give its workers back, and wait until it has. What it finished is kept."""
+    from lancegpu_sql.cli.following import CANCEL_SECONDS, until_held
+
+    with opened(context, db) as database:
+        handle = database.get_job(job)
+        handle.pause()
+        state = until_held(handle, CANCEL_SECONDS)
+        told = "was asked to pause; it is" if state in ("waiting", "running") else "is"
+        print(f"Job {handle.id} {told} {state}{' still' if told != 'is' else ''}.")
+        if told != "is":
+            raise typer.Exit(EXIT_STILL_WAITING)
+
+
 @app.command("resume")
 def resume(
     context: typer.Context,
     job: JobArgument,
+    no_wait: NoWaitOption = False,
     timeout: TimeoutOption = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a job that was interrupted, cancelled or failed. What it finished is not computed again."""
-    from lancegpu_sql.cli.following import print_result, run_to_end
+    """Go on with a job that was interrupted, paused, cancelled or failed. What it finished is not computed again."""
+    from lancegpu_sql.cli.following import print_queued, print_result, run_to_end
 
     with opened(context, db) as database:
+        if no_wait:
+            print_queued(database.resume_job(job, wait=False), json=json)
+            return
         handle = database.resume_job_async(job)
         result = run_to_end(
             database, handle, timeout_seconds=timeout, resume=again(context, db, "jobs", "resume", handle.id)
@@ -162,5 +181,5 @@ def _about(record: JobRecord) -> str:
     if record.error is not None:
         return f"{record.error['type']}: {record.error['message'].splitlines()[0]}"
     if record.state == "queued" and record.owner is None:
-        return "no process runs it; it can be resumed"
+        return "no process runs it: an agent will, or it can be resumed"
     return "" if record.progress is None else rows(record.progress)

@@ -34,6 +34,8 @@ TimeoutOption = Annotated[
     typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up after this time, with exit status 75."),
 ]
 
+NoWaitOption = Annotated[bool, typer.Option("--no-wait", help="Leave it to an agent, and print the job's id.")]
+
 
 @dataclass(frozen=True)
 class Invocation:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lancegpu_sql.cli.options import DbOption, JsonOption, TimeoutOption, again, opened
+from lancegpu_sql.cli.options import DbOption, JsonOption, NoWaitOption, TimeoutOption, again, opened
 
 
 def refresh(
@@ -65,6 +65,7 @@ def refresh(
         int | None,
         typer.Option("--max-worker-losses", metavar="COUNT", min=0, help="How many workers the same rows may cost."),
     ] = None,
+    no_wait: NoWaitOption = False,
     timeout: TimeoutOption = None,
     db: DbOption = None,
     json: JsonOption = False,
@@ -74,7 +75,8 @@ def refresh(
     Rows never computed, rows whose inputs changed and rows of another Function version are computed, and no others.
 
     A GPU Function waits for room in its GPU class, however long, and says for what it waits. Ctrl-C cancels; so does the
-    end of --timeout, with exit status 75. What was finished is kept, and the next refresh uses it.
+    end of --timeout, with exit status 75. What was finished is kept, and the next refresh uses it. With --no-wait an
+    agent of the database does it all.
     """
     given = {
         "error_policy": error_policy,
@@ -88,10 +90,13 @@ def refresh(
         "init_timeout_seconds": init_timeout_seconds,
         "max_worker_losses": max_worker_losses,
     }
-    from lancegpu_sql.cli.following import print_result, run_to_end
+    from lancegpu_sql.cli.following import print_queued, print_result, run_to_end
 
     with opened(context, db) as database:
         chosen = {name: value for name, value in given.items() if value is not None}
+        if no_wait:
+            print_queued(database.open_table(table).refresh_column(column, where, wait=False, **chosen), json=json)
+            return
         job = database.open_table(table).refresh_column_async(column, where, **chosen)
         resume = again(context, db, "jobs", "resume", job.id)
         result = run_to_end(database, job, timeout_seconds=timeout, resume=resume)

@@ -81,7 +81,9 @@ def connect(
             placement=place,
             owns_placement=placement is None,
             pool=WorkerPool(place, worker_idle_seconds=chosen.worker_idle_seconds),
-            runner=JobRunner(catalog, private, log_limit_bytes=chosen.job_log_bytes),
+            runner=JobRunner(
+                catalog, private, lease_seconds=chosen.lease_seconds, log_limit_bytes=chosen.job_log_bytes
+            ),
             settings=chosen,
         )
     )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from lancegpu_sql.catalog.models import EventRecord, FunctionVersion, JobRecord, JobState
+from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
 from lancegpu_sql.database import arguments, functions, gpu_classes
+from lancegpu_sql.database.agent import run_agent
 from lancegpu_sql.database.job_handle import JobHandle
-from lancegpu_sql.database.jobs import followed, function_job, resume, show
+from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
+from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.settings import Settings
@@ -329,13 +332,29 @@ class Database:
         """
         self.get_job(job_id).cancel()
 
-    def resume_job(self, job_id: str) -> Any:
-        """Go on with a job that was interrupted, cancelled or failed, from its checkpoints; show its progress.
+    def pause_job(self, job_id: str) -> None:
+        """Ask a job to hold, whichever process runs it, and to give its workers back; what it finished is kept.
+
+        Raises
+        ------
+        JobNotFound
+        """
+        self.get_job(job_id).pause()
+
+    def resume_job(self, job_id: str, *, wait: bool = True) -> Any:
+        """Go on with a job that was interrupted, paused, cancelled or failed, from its checkpoints; show its progress.
+
+        Parameters
+        ----------
+        job_id
+            Its id.
+        wait
+            False leaves it to the database's agents and returns at once.
 
         Returns
         -------
         RefreshResult
-            Of a refresh.
+            Of a refresh; with ``wait=False`` its `JobHandle`.
 
         Raises
         ------
@@ -343,6 +362,8 @@ class Database:
         Conflict
             It runs, or it has finished.
         """
+        if not wait:
+            return requeue(self._services, job_id)
         return show(self._services, self.resume_job_async(job_id))
 
     def resume_job_async(self, job_id: str) -> JobHandle[Any]:
@@ -360,6 +381,49 @@ class Database:
             Of one only: ``function NAME``, ``gpu classes`` or ``job``.
         """
         return self._services.catalog.events(subject=arguments.text(subject, "subject", none=True))
+
+    # Agents
+
+    def list_agents(self) -> list[AgentRecord]:
+        """Return the agents that run queued jobs of this database now."""
+        return serving(self._services.catalog)
+
+    def run_agent(
+        self,
+        *,
+        port: int | None = None,
+        host: str = "127.0.0.1",
+        concurrency: int | None = None,
+        stop: threading.Event | None = None,
+        serving: Callable[[str | None], None] = lambda _url: None,
+    ) -> None:
+        """Run the queued jobs of this database, those of dead processes too, until told to stop.
+
+        Parameters
+        ----------
+        port, host
+            Where ``/metrics`` (Prometheus) and ``/healthz`` are served; nowhere if no port is given, 0 takes a free one.
+        concurrency
+            The most jobs at a time; the setting `agent_concurrency` if left out.
+        stop
+            Ends it when set; for ever if left out. Jobs then have `shutdown_grace_seconds` to finish what they are at
+            and are given back.
+        serving
+            Called when it begins, with the address of its pages.
+
+        Raises
+        ------
+        InvalidInput
+            It cannot listen there.
+        """
+        run_agent(
+            self._services,
+            host=host,
+            port=port,
+            concurrency=concurrency,
+            stop=threading.Event() if stop is None else stop,
+            serving=serving,
+        )
 
     # Life
 

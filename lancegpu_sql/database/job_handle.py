@@ -10,6 +10,7 @@ from lancegpu_sql.catalog.models import EventRecord, JobRecord, JobState, Progre
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
 from lancegpu_sql.jobs.following import FollowedJob
+from lancegpu_sql.jobs.housekeeping import pause
 from lancegpu_sql.jobs.log import read_log
 from lancegpu_sql.jobs.running import RunningJob
 
@@ -83,6 +84,14 @@ class JobHandle(Generic[Result]):
     def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord:
         """Return its record as soon as it differs from `after`, or when the time is over."""
         return self._job.next_change(after, arguments.seconds(timeout_seconds, "timeout_seconds"))
+
+    def unattended(self, record: JobRecord) -> bool:
+        """Tell whether nobody runs it nor will by himself: it is paused, or queued where no agent serves the database."""
+        return self._job.unattended(record)
+
+    def pause(self) -> None:
+        """Ask it to hold and to give its workers back; what it finished is kept, and `Database.resume_job` goes on."""
+        pause(self._catalog, self.id)
 
     def cancel(self) -> None:
         """Ask it to stop; what it finished is kept, and `Database.resume_job` goes on from there."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, JobState
+from lancegpu_sql.catalog.models import EventDraft, FunctionVersion, JobRecord, JobState
 from lancegpu_sql.database.columns import check_refresh
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import Conflict
+from lancegpu_sql.jobs import housekeeping
+from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.display import watch
 from lancegpu_sql.jobs.following import FollowedJob
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.jobs.runner import Work
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
@@ -26,19 +30,38 @@ _CANCEL_SECONDS = 30.0
 
 Result = TypeVar("Result")
 
+_log = logging.getLogger("lancegpu_sql.jobs")
+
 
 def refresh_job(services: Services, table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobHandle[Any]:
     """Start a refresh in this process; one like it whose process died is gone on with instead."""
-    request = options.model_dump(mode="json", exclude_defaults=True)
-    settle_dead(services.catalog)
-    for left in reversed(services.catalog.jobs(table=table, states=[JobState.QUEUED])):
-        if left.kind == REFRESH_COLUMN and left.columns == columns and left.request == request and left.owner is None:
-            try:
-                return _start_refresh(services, left, options)
-            except Conflict:
-                continue  # another process took it
-    record = JobRecord.new(REFRESH_COLUMN, table=table, columns=columns, request=request)
+    record = _refresh_record(table, columns, options)
+    for left in _queued_like(services, record):
+        try:
+            return _start_refresh(services, left, options)
+        except Conflict:
+            continue  # another process took it
     return _start_refresh(services, record, options)
+
+
+def submit_refresh(services: Services, table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobHandle[Any]:
+    """Leave a refresh to the agents of the database; where one like it is queued already, that one stands for both."""
+    record = _refresh_record(table, columns, options)
+    left = _queued_like(services, record)
+    if left:
+        record = left[0]
+    else:
+        services.catalog.add_job(record, [EventDraft(kind="queued", message="It was left to the database's agents.")])
+    _say_where_unserved(services, record)
+    return followed(services, record.id)
+
+
+def requeue(services: Services, job_id: str) -> JobHandle[Any]:
+    """Let a job go on, in an agent."""
+    record = services.catalog.find_job(job_id)
+    _resumable(services, record)
+    _say_where_unserved(services, housekeeping.requeue(services.catalog, record.id))
+    return followed(services, record.id)
 
 
 def function_job(services: Services, name: str, work: Callable[[], FunctionVersion]) -> JobHandle[FunctionVersion]:
@@ -58,14 +81,7 @@ def followed(services: Services, job_id: str) -> JobHandle[Any]:
 def resume(services: Services, job_id: str) -> JobHandle[Any]:
     """Run a job here that no process runs."""
     record = services.catalog.find_job(job_id)
-    if record.kind != REFRESH_COLUMN or record.table is None:
-        raise Conflict(
-            f"Job {record.id} registered a Function, which lived in the process that started it: register it again there.",
-            job_id=record.id,
-        )
-    options = RefreshOptions.of(**record.request)
-    latest = services.tables.open(record.table)
-    check_refresh(services, latest, find_target(latest, record.columns[0]), options)
+    options = _resumable(services, record)
     return _start_refresh(services, record, options)
 
 
@@ -90,14 +106,59 @@ def resume_command(uri: str, job_id: str) -> str:
 
 
 def _start_refresh(services: Services, record: JobRecord, options: RefreshOptions) -> JobHandle[Any]:
-    table, column = str(record.table), record.columns[0]
+    job = services.runner.start(record, _refresh_work(services, record, options))
+    return JobHandle(job, services.catalog, services.folder, _reader(REFRESH_COLUMN))
+
+
+def _refresh_work(services: Services, record: JobRecord, options: RefreshOptions | None = None) -> Work:
+    chosen = RefreshOptions.of(**record.request) if options is None else options
 
     def work(context: JobContext) -> dict[str, Any]:
-        result = refresh_column(services.refresh_resources(), table, column, options, context)
+        result = refresh_column(services.refresh_resources(), str(record.table), record.columns[0], chosen, context)
         return result.model_dump(mode="json")
 
-    job = services.runner.start(record, work)
-    return JobHandle(job, services.catalog, services.folder, _reader(REFRESH_COLUMN))
+    return work
+
+
+WORKS: Mapping[str, Callable[[Services, JobRecord], Work]] = {REFRESH_COLUMN: _refresh_work}
+"""What an agent can run, by kind of job: all that lives in the database alone."""
+
+
+def _refresh_record(table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobRecord:
+    request = options.model_dump(mode="json", exclude_defaults=True)
+    return JobRecord.new(REFRESH_COLUMN, table=table, columns=columns, request=request)
+
+
+def _queued_like(services: Services, wanted: JobRecord) -> list[JobRecord]:
+    """Return the queued jobs that do the same, oldest first; those of dead processes are among them."""
+    settle_dead(services.catalog)
+    queued = reversed(services.catalog.jobs(table=wanted.table, states=[JobState.QUEUED]))
+    same = (wanted.kind, wanted.columns, wanted.request)
+    return [job for job in queued if (job.kind, job.columns, job.request) == same and job.owner is None]
+
+
+def _resumable(services: Services, record: JobRecord) -> RefreshOptions:
+    """Return the options of a refresh that can be gone on with; what could not run is refused here."""
+    if record.kind != REFRESH_COLUMN or record.table is None:
+        raise Conflict(
+            f"Job {record.id} registered a Function, which lived in the process that started it: register it again there.",
+            job_id=record.id,
+        )
+    options = RefreshOptions.of(**record.request)
+    latest = services.tables.open(record.table)
+    check_refresh(services, latest, find_target(latest, record.columns[0]), options)
+    return options
+
+
+def _say_where_unserved(services: Services, record: JobRecord) -> None:
+    if serving(services.catalog, record.kind):
+        return
+    told = (
+        f"No agent serves this database: job {record.id} stays queued until one does. Start one with: "
+        f"{shlex.join(['lancegpu', '--db', services.tables.uri, 'agent'])}"
+    )
+    services.catalog.update_job(record.id, events=[EventDraft(kind="unserved", message=told)])
+    _log.warning("%s", told)
 
 
 def _reader(kind: str) -> Callable[[dict[str, Any]], Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lancegpu_sql.database import arguments, columns, jobs
 from lancegpu_sql.database.columns import ColumnStatus
@@ -251,7 +251,19 @@ class Table:
 
     # Refreshing
 
-    def refresh_column(self, column: str, where: str | None = None, **options: Any) -> RefreshResult:
+    @overload
+    def refresh_column(
+        self, column: str, where: str | None = None, *, wait: Literal[True] = True, **options: Any
+    ) -> RefreshResult: ...
+
+    @overload
+    def refresh_column(
+        self, column: str, where: str | None = None, *, wait: Literal[False], **options: Any
+    ) -> JobHandle[RefreshResult]: ...
+
+    def refresh_column(
+        self, column: str, where: str | None = None, *, wait: bool = True, **options: Any
+    ) -> RefreshResult | JobHandle[RefreshResult]:
         """Bring a computed column up to date, and show progress.
 
         Rows never computed, rows whose inputs changed and rows computed by another Function version are computed;
@@ -265,6 +277,9 @@ class Table:
         where
             A DuckDB predicate over the columns and ``_rowid``: compute every row for which it is true, current or not,
             and no other.
+        wait
+            False leaves the refresh to an agent of the database (`lancegpu agent`) and returns its job at once; where no
+            agent serves the database that is said, and the job stays ``queued``.
         **options
             ``batch_size, gpu_class, gpu_count, max_workers, publication_interval_rows, part_target_seconds,
             call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy``; see `docs/refresh.md`.
@@ -279,16 +294,24 @@ class Table:
             User code is at fault: `RowFailed`, `WrongResult`, `LoadFailed`, `LoadTimeout` or `CallTimeout`.
         WorkerLost, CommitConflict, StorageError
         """
+        if not wait:
+            return jobs.submit_refresh(self._services, self.name, *self._checked(column, where, options))
         return jobs.show(self._services, self.refresh_column_async(column, where, **options))
 
     def refresh_column_async(self, column: str, where: str | None = None, **options: Any) -> JobHandle[RefreshResult]:
         """Begin a refresh in a thread of this process; see `refresh_column`."""
+        return jobs.refresh_job(self._services, self.name, *self._checked(column, where, options))
+
+    def _checked(
+        self, column: str, where: str | None, options: Mapping[str, Any]
+    ) -> tuple[tuple[str, ...], RefreshOptions]:
+        """Return the columns that are refreshed together, and how; what could not run is refused here."""
         arguments.text(column, "the name of a column")
         checked = RefreshOptions.of(where=where, **options)
         latest = self._latest()
         target = find_target(latest, column)
         columns.check_refresh(self._services, latest, target, checked)
-        return jobs.refresh_job(self._services, self.name, target.names, checked)
+        return target.names, checked
 
 
 class MergeInsert:

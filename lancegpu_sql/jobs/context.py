@@ -122,13 +122,13 @@ class JobContext:
         if refused is not None:
             self.event("log_lost", f"The job's log cannot be written ({refused}); later lines of it are left out.")
 
-    def timings(self, worker: str, **seconds: float) -> None:
-        """Say how one worker has spent its time so far, e.g. ``starting_seconds=…, computing_seconds=…``."""
+    def timings(self, worker: str, **spent: float) -> None:
+        """Say how one worker has spent its time so far, e.g. ``starting_seconds=…, computing_seconds=…, calls=…``."""
         with self._journal.changed:
             if self._closed:
                 return
-            spent = {name: round(value, 3) for name, value in seconds.items()}
-            self._workers = {**self._workers, worker: {**self._workers.get(worker, {}), **spent}}
+            rounded = {name: round(value, 3) for name, value in spent.items()}
+            self._workers = {**self._workers, worker: {**self._workers.get(worker, {}), **rounded}}
             self._journal.put(timings=self._timings())
 
     def close(self) -> None:

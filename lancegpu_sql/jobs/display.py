@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol, TextIO
 
-from lancegpu_sql.catalog.models import JobRecord, JobState, utc_now
+from lancegpu_sql.catalog.models import JobRecord, utc_now
 from lancegpu_sql.jobs import words
 
 Style = Literal["auto", "bar", "lines", "quiet"]
@@ -30,6 +30,8 @@ class Watched(Protocol):
     def next_change(self, after: JobRecord, timeout_seconds: float | None = None) -> JobRecord: ...
 
     def ended(self, timeout_seconds: float | None = 0.0) -> bool: ...
+
+    def unattended(self, record: JobRecord) -> bool: ...
 
 
 def watch(job: Watched, stream: TextIO | None = None, style: Style = "auto") -> JobRecord:
@@ -93,21 +95,13 @@ def _follow(job: Watched, show: Callable[[JobRecord], None], around: AbstractCon
     with around:
         record = job.record
         show(record)
-        while not _is_over(record):
+        while not (record.state.ended or job.unattended(record)):
             changed = job.next_change(record, _TICK_SECONDS)
             show(changed)
             record = changed
             # Rows come thousands of times a second; eyes need ten.
             job.ended(_FRAME_SECONDS)
         return record
-
-
-def _is_over(record: JobRecord) -> bool:
-    return (
-        record.state.ended
-        or record.state is JobState.PAUSED
-        or (record.state is JobState.QUEUED and record.owner is None)
-    )
 
 
 def _follow_with_bar(job: Watched, stream: TextIO) -> JobRecord:

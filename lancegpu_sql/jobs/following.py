@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.catalog.models import JobRecord, JobState
 from lancegpu_sql.errors import Cancelled, StillWaiting
+from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.failure import job_failed
 from lancegpu_sql.jobs.housekeeping import cancel, settle_if_dead
-from lancegpu_sql.jobs.running import checked_timeout, still_waiting
+from lancegpu_sql.jobs.running import checked_timeout, paused, still_waiting
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
@@ -46,14 +47,17 @@ class FollowedJob:
         Cancelled
             Someone stopped it.
         StillWaiting
-            The time is over and the job goes on, or no process runs it.
+            The time is over and the job goes on, someone paused it, or no process runs it nor will.
         """
         deadline = _deadline(timeout_seconds)
         record = self.record
         while not record.state.ended:
-            if record.state in (JobState.QUEUED, JobState.PAUSED) and record.owner is None:
+            if record.state is JobState.PAUSED:
+                raise paused(record)
+            if self.unattended(record):
                 raise StillWaiting(
-                    f"Job {record.id} is {record.state} and no process runs it; resume it to run it here.",
+                    f"Job {record.id} is {record.state}; no process runs it and no agent serves this database. Resume it to run it "
+                    "here.",
                     job_id=record.id,
                     state=record.state,
                     waiting_on=None,
@@ -91,6 +95,12 @@ class FollowedJob:
             if record != after or left <= 0:
                 return record
             time.sleep(min(left, POLL_INTERVAL_SECONDS))
+
+    def unattended(self, record: JobRecord) -> bool:
+        """Tell whether nobody runs the job, and nobody will by himself, as it stands in a record of it."""
+        if record.owner is not None or record.state not in (JobState.QUEUED, JobState.PAUSED):
+            return False
+        return record.state is JobState.PAUSED or not serving(self._catalog, record.kind)
 
     def cancel(self) -> None:
         """Ask the job to stop; its process does so within a second."""

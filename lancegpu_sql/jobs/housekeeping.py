@@ -1,4 +1,4 @@
-"""What is done to jobs from outside their work: cancelling, settling what dead processes left, forgetting old ones."""
+"""What is done to jobs from outside their work: asked to stop, to hold, to go on; taken from the dead; forgotten."""
 
 from __future__ import annotations
 
@@ -31,16 +31,27 @@ def settle_if_dead(catalog: Catalog, record: JobRecord) -> JobRecord | None:
     owner = record.owner
     if record.state not in OWNED or owner is None or owner.is_alive() is not False:
         return None
-    gone = f"Process {owner.pid} on {owner.host.partition('/')[0]}, which ran it, is gone"
+    return give_back(catalog, record, f"Process {owner.pid} on {owner.host.partition('/')[0]}, which ran it, is gone")
+
+
+def give_back(catalog: Catalog, record: JobRecord, why: str, heartbeat: int | None = None) -> JobRecord | None:
+    """Take a job from its process; None where another process was first, or where it gave a sign of life meanwhile.
+
+    What had been asked of it (to stop, to pause) is done now.
+    """
     if record.cancel_requested:
-        event, told = JobEvent.CANCELS, EventDraft(kind="cancelled", message=f"{gone}; it had been asked to stop.")
+        event, told = JobEvent.CANCELS, EventDraft(kind="cancelled", message=f"{why}; it had been asked to stop.")
+    elif record.pause_requested:
+        event, told = JobEvent.PAUSES, EventDraft(kind="paused", message=f"{why}; it had been asked to pause.")
     else:
-        event, told = JobEvent.OWNER_DIED, EventDraft(kind="interrupted", message=f"{gone}; the job can be resumed.")
+        event, told = JobEvent.OWNER_DIED, EventDraft(kind="interrupted", message=f"{why}; the job can be resumed.")
     try:
         return catalog.update_job(
             record.id,
             expected_states=OWNED,
-            expected_owner=owner,
+            expected_owner=record.owner,
+            expected_lease=record.lease,
+            expected_heartbeat=heartbeat,
             events=[told],
             state=transition(record.state, event),
             owner=None,
@@ -79,9 +90,64 @@ def cancel(catalog: Catalog, job_id: str) -> JobRecord:
             continue  # a process took the job in between, and with it forgot that it should stop
 
 
+def pause(catalog: Catalog, job_id: str) -> JobRecord:
+    """Ask a job to hold, whichever process runs it; one that nobody runs is paused at once.
+
+    What it finished is kept, and its workers are given back. A job that has ended is left as it is.
+
+    Raises
+    ------
+    JobNotFound
+        No such job.
+    """
+    while True:
+        record = catalog.request_pause(job_id)
+        if record.state in OWNED:
+            return settle_if_dead(catalog, record) or record
+        if record.state.ended or record.state is JobState.PAUSED:
+            return record
+        try:
+            return catalog.update_job(
+                job_id,
+                expected_states=[JobState.QUEUED],
+                events=[EventDraft(kind="paused", message="It was paused before any process took it.")],
+                state=transition(record.state, JobEvent.PAUSES),
+            )
+        except Conflict:
+            continue  # a process took the job in between
+
+
+def requeue(catalog: Catalog, job_id: str) -> JobRecord:
+    """Let a job that was paused, failed or cancelled go on: it is `queued` again, for an agent or whoever resumes it.
+
+    Raises
+    ------
+    JobNotFound
+        No such job.
+    Conflict
+        A process works on it, or it has finished.
+    """
+    record = catalog.job(job_id)
+    if record.state is JobState.QUEUED:
+        return record
+    return catalog.update_job(
+        job_id,
+        expected_states=states_before(JobEvent.RESUMES),
+        events=[EventDraft(kind="queued", message="Someone asked it to go on.")],
+        state=JobState.QUEUED,
+        owner=None,
+        finished_at=None,
+        error=None,
+        cancel_requested=False,
+        pause_requested=False,
+    )
+
+
 def prune(catalog: Catalog, folder: Path, retention_days: float) -> list[str]:
-    """Forget jobs that ended longer ago than this, with their events and logs; return their ids."""
-    ids = catalog.prune_jobs(utc_now() - timedelta(days=retention_days))
+    """Forget jobs that ended longer ago than this, with their events and logs, and other old events; return the jobs' ids."""
+    before = utc_now() - timedelta(days=retention_days)
+    catalog.prune_events(before)
+    ids = catalog.prune_jobs(before)
     for job_id in ids:
         with suppress(OSError):  # a log that cannot be removed is a nuisance, no reason to refuse a database
             log_path(folder, job_id).unlink()

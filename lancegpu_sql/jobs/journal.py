@@ -64,7 +64,13 @@ class Journal:
             if not (changes or events) or self.lost is not None:
                 return
             try:
-                self._catalog.update_job(self._record.id, expected_owner=self._owner, events=events, **changes)
+                self._catalog.update_job(
+                    self._record.id,
+                    expected_owner=self._owner,
+                    expected_lease=self._record.lease,
+                    events=events,
+                    **changes,
+                )
             except (Conflict, JobNotFound) as error:
                 self.lost = error
             except BaseException:
@@ -72,6 +78,14 @@ class Journal:
                     self._unwritten = changes | self._unwritten
                     self._unwritten_events = events + self._unwritten_events
                 raise
+
+    def lose(self) -> None:
+        """Note that another process has the job now."""
+        with self.changed:
+            self.lost = self.lost or Conflict(
+                f"Job {self._record.id} was taken over by another process; this one gave no sign of life for too long.",
+                job_id=self._record.id,
+            )
 
     def try_flush(self) -> None:
         """Write if the catalog takes it now; reports of progress come again."""

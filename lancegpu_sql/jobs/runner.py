@@ -8,21 +8,23 @@ import logging
 import os
 import threading
 import time
+import uuid
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, ProcessIdentity, utc_now
 from lancegpu_sql.errors import Cancelled, CatalogError, Conflict, JobNotFound
+from lancegpu_sql.jobs.claims import beat_seconds
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.failure import error_record, json_safe
 from lancegpu_sql.jobs.housekeeping import settle_if_dead
 from lancegpu_sql.jobs.job import JobEvent, states_before, transition
 from lancegpu_sql.jobs.journal import Journal
 from lancegpu_sql.jobs.log import JobLog, log_path
-from lancegpu_sql.jobs.running import RunningJob
+from lancegpu_sql.jobs.running import RunningJob, paused
 from lancegpu_sql.jobs.words import title
 
 if TYPE_CHECKING:
@@ -49,7 +51,9 @@ class JobRunner:
     folder
         A private folder of the database; logs stand in ``logs/``.
     watch_interval_seconds
-        How often progress is written and cancellations are looked for.
+        How often progress is written and requests to stop or pause are looked for.
+    lease_seconds
+        How long this process may give no sign of life before other hosts take its jobs over.
     log_limit_bytes
         The most bytes of one job's log.
     """
@@ -60,11 +64,13 @@ class JobRunner:
         folder: Path,
         *,
         watch_interval_seconds: float = WATCH_INTERVAL_SECONDS,
+        lease_seconds: float = 30.0,
         log_limit_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._catalog = catalog
         self._folder = folder
         self._watch_interval_seconds = watch_interval_seconds
+        self._beat_seconds = beat_seconds(lease_seconds)
         self._log_limit_bytes = log_limit_bytes
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -75,10 +81,17 @@ class JobRunner:
         self._at_exit = functools.partial(_close_at_exit, weakref.ref(self), self._pid)
         atexit.register(self._at_exit)
 
-    def start(self, record: JobRecord, work: Work) -> RunningJob:
-        """Run a job here: a new one, or one in the catalog that nobody runs (queued, failed, cancelled or interrupted).
+    def start(self, record: JobRecord, work: Work, *, only_queued: bool = False) -> RunningJob:
+        """Run a job here: a new one, or one in the catalog that nobody runs (queued, paused, failed or cancelled).
 
-        `work` gets the job's context and returns its result, as JSON.
+        Parameters
+        ----------
+        record
+            The job.
+        work
+            Gets the job's context and returns its result, as JSON.
+        only_queued
+            Take it only if it is `queued` still: nobody asked for one that failed meanwhile.
 
         Raises
         ------
@@ -89,7 +102,7 @@ class JobRunner:
             raise Conflict("This database was closed; connect again to start a job.", job_id=record.id)
         self._write_ends()
         owner = ProcessIdentity.current()
-        journal = Journal(self._catalog, self._claim(record, owner), owner)
+        journal = Journal(self._catalog, self._claim(record, owner, only_queued), owner)
         context = JobContext(journal, JobLog(log_path(self._folder, record.id), self._log_limit_bytes))
         job = RunningJob(self._catalog, journal, context)
         thread = threading.Thread(
@@ -139,7 +152,7 @@ class JobRunner:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _claim(self, record: JobRecord, owner: ProcessIdentity) -> JobRecord:
+    def _claim(self, record: JobRecord, owner: ProcessIdentity, only_queued: bool) -> JobRecord:
         fresh: dict[str, Any] = {
             "state": transition(JobState.QUEUED, JobEvent.CLAIMED),
             "owner": owner,
@@ -151,6 +164,8 @@ class JobRunner:
             "error": None,
             "timings": None,
             "cancel_requested": False,
+            "pause_requested": False,
+            "lease": str(uuid.uuid4()),
         }
         here = f"process {owner.pid} on {owner.host.partition('/')[0]}"
         try:
@@ -160,11 +175,15 @@ class JobRunner:
             self._catalog.add_job(claimed, [EventDraft(kind="started", message=f"It runs in {here}.")])
             return claimed
         settle_if_dead(self._catalog, known)
+        told = EventDraft(kind="resumed", message=f"It goes on in {here}.")
+        if only_queued and known.started_at is None:
+            told = EventDraft(kind="started", message=f"It runs in {here}.")
         try:
             return self._catalog.update_job(
                 record.id,
-                expected_states=states_before(JobEvent.CLAIMED) | states_before(JobEvent.RESUMES),
-                events=[EventDraft(kind="resumed", message=f"It goes on in {here}.")],
+                expected_states=states_before(JobEvent.CLAIMED)
+                | (set() if only_queued else states_before(JobEvent.RESUMES)),
+                events=[told],
                 **fresh,
             )
         except Conflict as refused:
@@ -182,6 +201,8 @@ class JobRunner:
             # While the interpreter goes down, before `close` has its turn, work fails for reasons of no interest.
             interrupted = job.interrupted or not threading.main_thread().is_alive()
             _conclude(journal, result, error, interrupted=interrupted)
+            if journal.record.state is JobState.PAUSED:
+                error = paused(journal.record)
             journal.flush()
         except CatalogError as refused:
             _log.warning("The end of job %s could not be written yet: %s", job.id, refused)
@@ -219,6 +240,7 @@ class JobRunner:
             self._watcher.start()
 
     def _watch(self) -> None:
+        beaten_at = time.monotonic()
         while not self._closing.wait(self._watch_interval_seconds):
             with self._lock:
                 jobs = list(self._running.values())
@@ -229,12 +251,25 @@ class JobRunner:
             for job in jobs:
                 job.flush()
             try:
-                asked = self._catalog.cancels_requested([job.id for job in jobs])
+                to_stop = self._catalog.cancels_requested([job.id for job in jobs])
+                to_hold = self._catalog.pauses_requested([job.id for job in jobs])
+                if time.monotonic() - beaten_at >= self._beat_seconds:
+                    self._beat(jobs)
+                    beaten_at = time.monotonic()
             except CatalogError:
-                continue  # locked or full: progress and cancellations are looked at again soon
+                continue  # locked or full: all this is done again soon
             for job in jobs:
-                if job.id in asked:
+                if job.id in to_stop:
                     job.stop()
+                elif job.id in to_hold:
+                    job.hold()
+
+    def _beat(self, jobs: Sequence[RunningJob]) -> None:
+        leases = {job.id: str(job.record.lease) for job in jobs if not (job.ended() or job.record.state.ended)}
+        for job_id in self._catalog.beat_jobs(leases) if leases else ():
+            job = self.find(job_id)
+            if job is not None and not job.record.state.ended and job.record.lease == leases[job_id]:
+                job.lose()
 
 
 def _not_to_be_resumed(record: JobRecord, refused: Conflict) -> Conflict:
@@ -259,6 +294,9 @@ def _conclude(
     if error is None:
         told = EventDraft(kind="finished", message="It finished.", detail=json_safe(result or {}))
         journal.put(JobEvent.FINISHES, told, result=json_safe(result), **ended)
+    elif journal.record.pause_requested and not journal.record.cancel_requested and isinstance(error, Cancelled):
+        told = EventDraft(kind="paused", message="It holds as asked; what it finished is kept.")
+        journal.put(JobEvent.PAUSES, told, waiting_on=None, owner=None)
     elif interrupted and not journal.record.cancel_requested:
         told = EventDraft(kind="interrupted", message="The process that ran it stopped; the job can be resumed.")
         journal.put(JobEvent.OWNER_DIED, told, waiting_on=None, owner=None)

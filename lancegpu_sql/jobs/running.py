@@ -7,7 +7,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lancegpu_sql.catalog.models import JobRecord
+from lancegpu_sql.catalog.models import JobRecord, JobState
 from lancegpu_sql.errors import InvalidInput, StillWaiting
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.housekeeping import cancel
@@ -44,7 +44,7 @@ class RunningJob:
         BaseException
             The very error that ended the work.
         StillWaiting
-            The time is over; the job goes on.
+            The time is over and the job goes on; or someone paused it.
         """
         if not self._ended.wait(checked_timeout(timeout_seconds)):
             raise still_waiting(self.record, timeout_seconds)
@@ -71,6 +71,21 @@ class RunningJob:
         if not self.record.state.ended and not self.record.cancel_requested:
             self._journal.put(cancel_requested=True)
         self._context.cancelled.set()
+
+    def hold(self) -> None:
+        """Tell the work that someone asked it to pause."""
+        if not self.record.state.ended and not self.record.pause_requested:
+            self._journal.put(pause_requested=True)
+        self._context.cancelled.set()
+
+    def lose(self) -> None:
+        """Tell the work that another process has the job now."""
+        self._journal.lose()
+        self._context.cancelled.set()
+
+    def unattended(self, record: JobRecord) -> bool:
+        """Tell whether nobody runs the job, and nobody will by himself, as it stands in a record of it."""
+        return record.owner is None and record.state in (JobState.QUEUED, JobState.PAUSED)
 
     def interrupt(self) -> None:
         """Tell the work to stop because its process does."""
@@ -104,6 +119,16 @@ def checked_timeout(timeout_seconds: float | None) -> float | None:
     if math.isnan(timeout_seconds):
         raise InvalidInput("a timeout is a number of seconds, or None to wait as long as it takes; not NaN")
     return min(timeout_seconds, threading.TIMEOUT_MAX)
+
+
+def paused(record: JobRecord) -> StillWaiting:
+    """Return the error that says that a job is held."""
+    return StillWaiting(
+        f"Job {record.id} is paused; what it finished is kept. Resume it to go on.",
+        job_id=record.id,
+        state=record.state,
+        waiting_on=None,
+    )
 
 
 def still_waiting(record: JobRecord, timeout_seconds: float | None) -> StillWaiting:

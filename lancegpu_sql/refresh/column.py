@@ -230,6 +230,9 @@ class _Pass:
                 if computed.closes_part:
                     self._unpublished.computed.append(writer.finish())
                     writer, parts = None, parts + 1
+                    self._job.event(
+                        "part done", f"{self._unpublished.rows.total():,} rows are kept and not yet published"
+                    )
                     self._publish_when_due()
         finally:
             if writer is not None and not writer.abandoned:

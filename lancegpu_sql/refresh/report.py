@@ -44,8 +44,8 @@ class RefreshJob(Protocol):
     def log(self, line: str) -> None:
         """Add a line to the job's log."""
 
-    def timings(self, worker: str, **seconds: float) -> None:
-        """Say how one worker spent its time."""
+    def timings(self, worker: str, **spent: float) -> None:
+        """Say how one worker spent its time, and how many calls it did."""
 
 
 class Report:
@@ -110,6 +110,7 @@ class Report:
             computing_seconds=timings.computing_seconds,
             waiting_for_rows_seconds=timings.waiting_for_rows_seconds,
             idle_seconds=timings.idle_seconds,
+            calls=timings.calls,
         )
 
     def log(self, line: str) -> None:

@@ -69,7 +69,7 @@ def test_every_option_and_argument_has_words_of_help(name: str):
 
 def test_refresh_has_every_option_that_a_refresh_has():
     options = {f"--{name.replace('_', '-')}" for name in RefreshOptions.model_fields}
-    assert options_of(COMMANDS["refresh"]) == options | {"--timeout", "--json"}
+    assert options_of(COMMANDS["refresh"]) == options | {"--timeout", "--json", "--no-wait"}
 
 
 def test_docs_refresh_tells_of_every_option():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 import sqlalchemy as sa
 
 from lancegpu_sql.catalog import schema
-from lancegpu_sql.catalog.migrations import history
+from lancegpu_sql.catalog.migrations import history, version_1
 from lancegpu_sql.catalog.models import (
+    AgentRecord,
     EventDraft,
     FunctionPlacement,
     FunctionVersion,
@@ -241,6 +243,64 @@ def test_a_cancellation_is_asked_for_once_and_seen(catalog: Catalog) -> None:
     assert [event.kind for event in catalog.events(job_id=job.id)] == ["cancel_requested"]
 
 
+def test_a_pause_is_asked_for_once_and_seen(catalog: Catalog) -> None:
+    job = JobRecord.new("refresh_column")
+    catalog.add_job(job)
+    catalog.request_pause(job.id)
+    catalog.request_pause(job.id)
+    assert catalog.pauses_requested([job.id, "other"]) == {job.id}
+    assert [event.kind for event in catalog.events(job_id=job.id)] == ["pause_requested"]
+
+
+def test_a_sign_of_life_counts_for_the_present_run_only(catalog: Catalog) -> None:
+    job = JobRecord.new("refresh_column").model_copy(update={"state": JobState.RUNNING, "lease": "second"})
+    catalog.add_job(job)
+    assert catalog.beat_jobs({job.id: "second"}) == set()
+    assert catalog.beat_jobs({job.id: "first"}) == {job.id}
+    assert catalog.heartbeats() == {job.id: ("second", 1)}
+
+
+def test_a_job_that_gave_a_sign_of_life_meanwhile_is_not_taken(catalog: Catalog) -> None:
+    job = JobRecord.new("refresh_column").model_copy(update={"state": JobState.RUNNING, "lease": "first"})
+    catalog.add_job(job)
+    catalog.beat_jobs({job.id: "first"})
+    with pytest.raises(Conflict, match="sign of life"):
+        catalog.update_job(job.id, expected_heartbeat=0, state=JobState.QUEUED)
+    with pytest.raises(Conflict, match="taken again"):
+        catalog.update_job(job.id, expected_lease="another", state=JobState.QUEUED)
+    assert catalog.update_job(job.id, expected_heartbeat=1, expected_lease="first", state=JobState.QUEUED)
+
+
+def test_agents_are_known_by_their_signs_of_life(catalog: Catalog) -> None:
+    now = utc_now()
+    agent = AgentRecord(
+        id="a",
+        identity=ProcessIdentity.current(),
+        kinds=("x",),
+        concurrency=3,
+        lease_seconds=30,
+        started_at=now,
+        seen_at=now,
+    )
+    catalog.beat_agent(agent)
+    catalog.beat_agent(agent)
+    (found,) = catalog.agents()
+    assert (found.heartbeat, found.kinds, found.identity) == (2, ("x",), agent.identity)
+    assert abs(found.silent_seconds) < 5
+    catalog.remove_agents({"a": 1})
+    assert catalog.agents() != []
+    catalog.remove_agents({"a": 2})
+    assert catalog.agents() == []
+
+
+def test_old_events_of_no_job_are_forgotten(catalog: Catalog) -> None:
+    catalog.add_event("gpu classes", "applied", "")
+    catalog.prune_events(utc_now() - timedelta(days=1))
+    assert len(catalog.events()) == 1
+    catalog.prune_events(utc_now() + timedelta(seconds=1))
+    assert catalog.events() == []
+
+
 def test_an_unknown_job_is_said_to_be_unknown(catalog: Catalog) -> None:
     for ask in (catalog.job, catalog.request_cancel, catalog.update_job):
         with pytest.raises(JobNotFound):
@@ -321,13 +381,38 @@ def _tables(engine: sa.Engine) -> dict[str, object]:
     }
 
 
+def test_a_catalog_of_the_first_version_is_brought_up_to_date_and_keeps_its_jobs(path: Path) -> None:
+    path.parent.mkdir()
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        schema.catalog_schema.create(connection)
+        connection.execute(schema.catalog_schema.insert().values(version=1))
+        version_1.upgrade(connection)
+        connection.execute(sa.text(JOB_OF_VERSION_1))
+    engine.dispose()
+    with Catalog.open(path) as catalog:
+        (job,) = catalog.jobs()
+        assert (job.state, job.pause_requested, job.lease) == (JobState.RUNNING, False, None)
+        assert catalog.heartbeats() == {job.id: (None, 0)}
+        assert catalog.agents() == []
+    test_migrations_make_the_tables_that_the_store_reads(path, catalog)
+
+
+JOB_OF_VERSION_1 = """
+    INSERT INTO jobs (id, kind, "table", columns, request, state, created_at, cancel_requested)
+    VALUES ('0193', 'refresh_column', 't', '["y"]', '{}', 'running', '2026-01-01 00:00:00.000000', 0)
+"""
+
+
 def test_a_newer_catalog_is_refused_and_left_as_it_is(path: Path) -> None:
     Catalog.open(path).close()
     with sqlite3.connect(path) as driver:
         driver.execute("UPDATE catalog_schema SET version = 99")
     driver.close()
     before = path.read_bytes()
-    with pytest.raises(CatalogError, match=r"schema version 99.*knows 1.*Upgrade lancegpu-sql"):
+    with pytest.raises(
+        CatalogError, match=rf"schema version 99.*knows {history.CURRENT_VERSION}.*Upgrade lancegpu-sql"
+    ):
         Catalog.open(path)
     assert path.read_bytes() == before
 

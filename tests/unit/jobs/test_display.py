@@ -45,6 +45,9 @@ class Story:
     def ended(self, timeout_seconds: float | None = 0.0) -> bool:
         return self.record.state.ended
 
+    def unattended(self, record: JobRecord) -> bool:
+        return record.state is JobState.QUEUED and record.owner is None
+
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:

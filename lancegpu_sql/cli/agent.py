@@ -1,0 +1,52 @@
+"""`agent`: run the queued jobs of a database."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import Annotated
+
+import typer
+
+from lancegpu_sql.cli.options import DbOption, opened
+
+
+def agent(
+    context: typer.Context,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", metavar="NUMBER", min=0, max=65535, help="Serve /metrics and /healthz there; 0 takes a free one."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="For --port: the address to listen on.")] = (
+        "127.0.0.1"
+    ),
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", metavar="COUNT", min=1, help="The most jobs at a time.")
+    ] = None,
+    db: DbOption = None,
+) -> None:
+    """Run the queued jobs of a database, until SIGTERM or Ctrl-C.
+
+    Jobs whose process is dead are taken over and resumed. At the end, jobs may finish what they are at within the setting
+    shutdown_grace_seconds, and are given back; a second signal ends it at once.
+    """
+    from lancegpu_sql.cli.output import tell
+
+    stop = threading.Event()
+
+    def asked_to_end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, asked_to_end)
+    with opened(context, db) as database:
+
+        def serving(url: str | None) -> None:
+            pages = "" if url is None else f"; {url}/metrics, {url}/healthz"
+            tell(f"Serving {database.uri}{pages}")
+
+        database.run_agent(port=port, host=host, concurrency=concurrency, stop=stop, serving=serving)
+    tell("Stopped; what was not finished is queued again.")

@@ -40,6 +40,21 @@ class Settings(BaseModel):
         description="Where workers' sockets and the leases of this machine's devices stand; private to one user, on a "
         "local disk. By default /tmp/lancegpu-<user id>, the same for every login of a user.",
     )
+    kubernetes_namespace: str | None = Field(
+        default=None,
+        description="Workers are pods in this namespace of a Kubernetes cluster. None: processes of this machine.",
+    )
+    kubernetes_context: str | None = Field(
+        default=None,
+        description="The context of the kubeconfig file by which that cluster is reached. None: the pod's own service "
+        "account inside a cluster, the current context elsewhere.",
+    )
+    kubernetes_image: str | None = Field(
+        default=None, description="What workers in pods run, where their GPU class names no image."
+    )
+    kubernetes_service_account: str | None = Field(
+        default=None, description="The service account of workers in pods, where their GPU class names none."
+    )
     catalog: str | None = Field(
         default=None,
         description="The catalog's place: a path, or a URL of a database. By default a SQLite file in the database's "

@@ -40,7 +40,7 @@ def connect(
         An operator's YAML file of GPU classes. A database without any takes them over; one that has the same is left
         as it is; one that has others refuses. Also read from ``LANCEGPU_GPU_CLASSES``.
     placement
-        Where workers run; this machine if left out.
+        Where workers run. If left out: pods, where the setting `kubernetes_namespace` is given, or else this machine.
     settings
         Every knob; read from ``LANCEGPU_…`` environment variables if left out.
     **overrides
@@ -50,6 +50,8 @@ def connect(
     ------
     InvalidInput
         The uri is no local folder, or a setting is unknown or does not suit.
+    InvalidPlacement
+        The settings of a cluster do not suit.
     InvalidGpuClass, GpuClassesDiffer
         The file is wrong, or says something else than the database; `lancegpu classes apply` changes what it says.
     StorageError, CatalogError
@@ -57,6 +59,7 @@ def connect(
     """
     folder = _local_folder(uri)
     chosen = _settings(settings, gpu_classes, overrides)
+    place = placement or _placement(chosen)
     private = folder / PRIVATE_FOLDER
     _make_private(private)
     catalog = Catalog.open(
@@ -71,7 +74,6 @@ def connect(
     except BaseException:
         catalog.close()
         raise
-    place = placement or LocalPlacement(runtime_folder=chosen.runtime_folder)
     place.attach(identity)
     return Database(
         Services(
@@ -86,6 +88,20 @@ def connect(
             ),
             settings=chosen,
         )
+    )
+
+
+def _placement(settings: Settings) -> Placement:
+    if settings.kubernetes_namespace is None:
+        return LocalPlacement(runtime_folder=settings.runtime_folder)
+    # Loaded where a cluster is used.
+    from lancegpu_sql.placement.kubernetes import KubernetesPlacement
+
+    return KubernetesPlacement(
+        settings.kubernetes_namespace,
+        context=settings.kubernetes_context,
+        image=settings.kubernetes_image,
+        service_account=settings.kubernetes_service_account,
     )
 
 

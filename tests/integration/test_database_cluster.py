@@ -1,0 +1,22 @@
+"""A cluster that the settings name is where workers run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import lancegpu_sql as lg
+from lancegpu_sql.errors import InvalidPlacement
+
+
+def test_settings_of_a_cluster_that_cannot_be_are_refused_before_anything_is_made(tmp_path: Path):
+    with pytest.raises(InvalidPlacement, match="cannot name a namespace"):
+        lg.connect(tmp_path / "db", kubernetes_namespace="no such name")
+    assert not (tmp_path / "db").exists()
+
+
+def test_a_cluster_is_not_asked_before_the_first_worker_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with lg.connect(tmp_path / "db", kubernetes_namespace="ml", kubernetes_image="registry.example/worker:1") as db:
+        assert db.table_names() == []

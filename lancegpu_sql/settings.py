@@ -14,8 +14,8 @@ from lancegpu_sql.errors import InvalidInput
 
 PREFIX = "LANCEGPU_"
 
-# Variables with our prefix that are no settings: a worker's secret, and which database the command line opens.
-NOT_SETTINGS = frozenset({"LANCEGPU_WORKER_TOKEN", "LANCEGPU_DB"})
+# Variables with our prefix that are no settings: a worker's secret and its mark, and which database the command line opens.
+NOT_SETTINGS = frozenset({"LANCEGPU_WORKER_TOKEN", "LANCEGPU_WORKER_MARK", "LANCEGPU_DB"})
 
 _MIB = 1024 * 1024
 

@@ -1,6 +1,6 @@
 """A process of its own that asks for a worker and says what it is told, a line each; ends when its input does.
 
-Usage: python placement_program.py RUNTIME_FOLDER OWNER GPU_CLASS DEVICES [full-disk]
+Usage: python placement_program.py RUNTIME_FOLDER OWNER GPU_CLASS DEVICES [full-disk | children | bare]
 """
 
 from __future__ import annotations
@@ -21,6 +21,19 @@ from lancegpu_sql.placement.request import PlacementEvent, WorkerRequest
 # Says that it serves, and ends when its owner does, as a worker must.
 STAND_IN = (sys.executable, "-S", "-c", "import sys; print('ready', flush=True); sys.stdin.buffer.read()")
 
+# The same, and starts what outlives it: in its session, in one of its own, and without anything of its environment.
+LEAVES_CHILDREN = (
+    sys.executable,
+    "-S",
+    "-c",
+    (
+        "import subprocess, sys\n"
+        "for more in ({}, {'start_new_session': True}, *[{'env': {}}] * (sys.argv[1] == 'bare')):\n"
+        "    subprocess.Popen(['/bin/sleep', '600'], stdin=-3, stdout=-3, stderr=-3, **more)\n"
+        "print('ready', flush=True); sys.stdin.buffer.read()"
+    ),
+)
+
 
 def say(kind: str, **facts: object) -> None:
     print(json.dumps({"kind": kind, **facts}), flush=True)
@@ -33,7 +46,9 @@ def note(event: PlacementEvent) -> None:
 def main() -> None:
     folder, owner, name, devices, *more = sys.argv[1:]
     gpu_class = GpuClass(name=name, local=LocalDevices(simulated=int(devices)))
-    placement = LocalPlacement(folder, command=STAND_IN)
+    placement = LocalPlacement(
+        folder, command=(*LEAVES_CHILDREN, *more) if more in (["children"], ["bare"]) else STAND_IN
+    )
     if more == ["full-disk"]:
         placement.free_workers(gpu_class, 1, 1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))

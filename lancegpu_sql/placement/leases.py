@@ -21,8 +21,8 @@ class Claim(Model):
     """One request as all processes of the host see it.
 
     `candidates` are the ids of the devices that would do, `devices` those it got; none while it waits. `process` asked
-    and `worker` runs: as long as one of the two lives, the devices are taken. `mailbox` is where the placement that
-    asked hears of changes.
+    and `worker` runs: as long as one of the two lives, or anything that bears the worker's `mark`, the devices are taken.
+    `mailbox` is where the placement that asked hears of changes.
     """
 
     id: str
@@ -35,6 +35,7 @@ class Claim(Model):
     mailbox: str
     process: ProcessIdentity
     worker: ProcessIdentity | None = None
+    mark: str = ""
     devices: tuple[str, ...] = ()
 
     @property

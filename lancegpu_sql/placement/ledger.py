@@ -20,6 +20,7 @@ from lancegpu_sql.catalog.models import Model
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.placement import mailbox
 from lancegpu_sql.placement.leases import Claim, settle
+from lancegpu_sql.placement.remains import end_remains
 from lancegpu_sql.placement.runtime_folder import open_runtime_folder
 
 
@@ -112,7 +113,10 @@ class Ledger:
         if asker is None:
             # Its process belongs to another container that shares the folder: only its mailbox can tell.
             return mailbox.answers(self._folder, claim.mailbox)
-        return asker or (claim.worker is not None and claim.worker.is_alive() is True)
+        if asker or (claim.worker is not None and claim.worker.is_alive() is True):
+            return True
+        # What a killed worker had started may still use the devices.
+        return not claim.waits and not end_remains(claim.mark, claim.worker)
 
 
 def _merge(claims: Iterable[Claim], mine: Iterable[Claim], gone: Collection[str]) -> list[Claim]:

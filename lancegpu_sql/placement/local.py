@@ -86,7 +86,7 @@ class LocalPlacement:
                 site.watch.call(lambda: ticket.start(()))
             else:
                 # The ledger wakes everybody whom the claim concerns, this placement first.
-                site.claims.enter(self._claim(site, request, self._devices(request.gpu_class)))
+                site.claims.enter(self._claim(site, request, self._devices(request.gpu_class), ticket.mark))
         except BaseException:
             del site.tickets[request.request_id]
             site.watch.call(self._review)  # takes back what was written all the same
@@ -151,7 +151,7 @@ class LocalPlacement:
         watch.call(lambda: watch.watch(mailbox.fileno(), self._read_mail))
         return site
 
-    def _claim(self, site: Site, request: WorkerRequest, found: ClassDevices) -> Claim:
+    def _claim(self, site: Site, request: WorkerRequest, found: ClassDevices, mark: str = "") -> Claim:
         assert request.gpu_class is not None
         return Claim(
             id=request.request_id,
@@ -163,6 +163,7 @@ class LocalPlacement:
             asked_at=request.asked_at,
             mailbox=site.mailbox.name,
             process=ProcessIdentity.current(),
+            mark=mark,
         )
 
     def _devices(self, gpu_class: GpuClass) -> ClassDevices:
@@ -217,11 +218,15 @@ class LocalPlacement:
     def _watch_others(self, site: Site) -> None:
         waits = any(ticket.state is RequestState.WAITING for ticket in tuple(site.tickets.values()))
         others: set[ProcessIdentity] = set()
+        haunted = False
         if waits:
             for claim in site.claims.seen:
-                others.update(filter(None, (claim.process, claim.worker)))
+                # Of the dead there is no further news; what they left behind ends without any.
+                living = [one for one in (claim.process, claim.worker) if one and one.is_alive() is not False]
+                others.update(living)
+                haunted = haunted or not living
             others.discard(ProcessIdentity.current())
         assert self._vigil is not None
-        easy = self._vigil.keep_over(others) and not site.claims.unwritten
+        easy = self._vigil.keep_over(others) and not site.claims.unwritten and not haunted
         busy = any(ticket.request.gpu_class is not None for ticket in tuple(site.tickets.values()))
         site.watch.timeout_seconds = (_RECHECK_SECONDS if busy else None) if easy else _UNEASY_RECHECK_SECONDS

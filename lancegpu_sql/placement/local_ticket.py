@@ -58,6 +58,7 @@ class LocalTicket:
 
     def __init__(self, site: Site, request: WorkerRequest, listener: Listener) -> None:
         self.request = request
+        self.mark = os.urandom(16).hex()
         self._site = site
         self._listener = listener
         self._lock = threading.Lock()
@@ -171,7 +172,7 @@ class LocalTicket:
         environment = worker_environment(
             os.environ, devices=devices, cpus=self.request.cpus, function_env=self.request.env, token=token
         )
-        process = WorkerProcess((*self._site.command, "--socket", str(socket_path)), environment)
+        process = WorkerProcess((*self._site.command, "--socket", str(socket_path)), environment, self.mark)
         self._ready = Ready(f"grpc+unix://{socket_path}", token, devices, process.pid)
         return process
 

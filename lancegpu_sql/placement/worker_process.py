@@ -13,6 +13,7 @@ from typing import Literal
 
 from lancegpu_sql.catalog import process
 from lancegpu_sql.catalog.models import ProcessIdentity
+from lancegpu_sql.placement.remains import MARK_VARIABLE, end_remains
 from lancegpu_sql.placement.request import Lost, LostCause
 
 _READY_LINE = b"ready"
@@ -42,14 +43,15 @@ class WorkerProcess:
     kernel is the thread.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], mark: str = "") -> None:
+        self._mark = mark
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
-            env=dict(environment),
+            env={**environment, MARK_VARIABLE: mark},
             start_new_session=True,
         )
         self.pid = self._process.pid
@@ -100,11 +102,13 @@ class WorkerProcess:
         self.reap()
 
     def reap(self) -> int:
-        """Kill what is left of its session, take its exit code from the kernel and return it."""
+        """Kill it and all that it started, take its exit code from the kernel and return it."""
         if self._process.returncode is None:
             # While it is not reaped its number cannot be another's.
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
+            self._wait(None)
+            end_remains(self._mark, self.identity, is_ours=True)
         return self._process.wait()
 
     def last_words(self) -> str:
@@ -124,10 +128,10 @@ class WorkerProcess:
                     stream.close()
         os.close(self.pidfd)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float | None) -> None:
         poll = select.poll()
         poll.register(self.pidfd, select.POLLIN)
-        poll.poll(seconds * 1000)
+        poll.poll(None if seconds is None else seconds * 1000)
 
 
 def explain_death(who: str, exit_code: int, *, killed_for_memory: bool, last_words: str) -> Lost:

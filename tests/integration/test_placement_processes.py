@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -158,6 +159,61 @@ def test_a_worker_ends_with_its_killed_owner(other: Callable[..., Other]) -> Non
     worker = holder.hears("Ready")["worker_pid"]
     holder.kill()
     wait_for_end(worker)
+
+
+def children_of(process_id: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
+
+
+def test_what_a_killed_worker_started_ends_before_its_device_is_given_on(
+    other: Callable[..., Other], ask: Callable[[], Asked]
+) -> None:
+    holder = other("job 7", "children")
+    children = children_of(holder.hears("Ready")["worker_pid"])
+    waiter = ask()
+    waiter.next(Waiting)
+    holder.kill()
+    waiter.next(Ready)
+    assert [start_seconds(child) for child in children] == [None, None]
+
+
+def test_what_a_worker_started_ends_with_it_wherever_it_went(other: Callable[..., Other]) -> None:
+    holder = other("job 7", "children")
+    children = children_of(holder.hears("Ready")["worker_pid"])
+    holder.tell("release")
+    holder.hears("released")
+    assert [start_seconds(child) for child in children] == [None, None]
+
+
+def test_a_device_is_kept_from_others_while_an_unknown_process_of_a_killed_worker_lives(
+    other: Callable[..., Other], ask: Callable[[], Asked], placement: LocalPlacement
+) -> None:
+    holder = other("job 7", "bare")
+    worker = holder.hears("Ready")["worker_pid"]
+    *_, bare = children_of(worker)
+    holder.kill()
+    wait_for_end(worker)
+    waiter = ask()
+    waiter.next(Waiting)
+    assert placement.free_workers(gpu_class(), 1, 1) == 0
+    os.kill(bare, signal.SIGKILL)
+    waiter.next(Ready)
+
+
+def test_waiting_behind_a_process_that_is_gone_costs_no_time(
+    other: Callable[..., Other], ask: Callable[[], Asked]
+) -> None:
+    holder = other("job 7")
+    worker = holder.hears("Ready")["worker_pid"]
+    os.kill(worker, signal.SIGSTOP)
+    holder.kill()
+    waiter = ask()
+    waiter.next(Waiting)
+    began = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - began < 0.2
+    os.kill(worker, signal.SIGKILL)
+    waiter.next(Ready)
 
 
 def test_an_older_request_that_is_killed_holds_nobody_up(

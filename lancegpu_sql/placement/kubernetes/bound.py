@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lancegpu_sql.placement.kubernetes.case import Case, Verdict, quoted
+from lancegpu_sql.placement.kubernetes.case import Case, Verdict
 from lancegpu_sql.placement.kubernetes.lifecycle import Ending, PodStory, held_up
 from lancegpu_sql.placement.kubernetes.pool import is_young
 from lancegpu_sql.placement.kubernetes.views import PodView
+from lancegpu_sql.placement.kubernetes.wording import quoted
 from lancegpu_sql.placement.request import Lost
 
 _SETUP_TROUBLES = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox", "FailedPrepareDynamicResources")

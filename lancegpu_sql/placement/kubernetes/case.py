@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
-from lancegpu_sql.placement.kubernetes.pool import NodeFinding, find_obstacle, pool_of
+from lancegpu_sql.placement.kubernetes.names import JOB_LABEL
+from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Pool, look_at_pool
 from lancegpu_sql.placement.kubernetes.views import PodView
+from lancegpu_sql.placement.kubernetes.wording import count as count
+from lancegpu_sql.placement.kubernetes.wording import listed as listed
 from lancegpu_sql.placement.request import WorkerRequest
 
 REASONS = (
@@ -68,13 +70,20 @@ class Case:
         """The pool, as people call it."""
         return f"GPU class {self.gpu_class.name!r}" if self.gpu_class is not None else "the pool of CPU workers"
 
+    @property
+    def job(self) -> str | None:
+        """The job that waits, as its pod's label has it."""
+        return self.pod.labels.get(JOB_LABEL)
+
     @cached_property
-    def findings(self) -> Sequence[NodeFinding]:
+    def pool(self) -> Pool:
+        """The nodes that carry what the pod selects, and what keeps it from each."""
+        return look_at_pool(self.pod, self.resource, self.cluster, self.now)
+
+    @property
+    def findings(self) -> tuple[NodeFinding, ...]:
         """What keeps the pod from each node of its pool."""
-        return [
-            find_obstacle(self.pod, node, self.resource, self.cluster, self.now)
-            for node in pool_of(self.pod, self.cluster)
-        ]
+        return self.pool.findings
 
     def can_read(self, *resources: str) -> bool:
         """Tell whether all of these may be read."""
@@ -83,20 +92,3 @@ class Case:
     def unreadable(self, *resources: str) -> tuple[str, ...]:
         """Return those that may not be read."""
         return tuple(one for one in resources if one in self.cluster.unreadable)
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where that is due."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def quoted(message: str) -> str:
-    """Return a foreign message as a quotation of bearable length."""
-    flat = " ".join(message.split())
-    return f"“{flat[:300]}{'…' if len(flat) > 300 else ''}”"
-
-
-def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names one after another, the first few of them."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

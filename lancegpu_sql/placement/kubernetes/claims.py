@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lancegpu_sql.placement.kubernetes.case import Case, Verdict, count, listed
+from lancegpu_sql.placement.kubernetes.case import Case, Verdict
 from lancegpu_sql.placement.kubernetes.device_views import ClaimRequest, ClaimView, PublishedDevice
-from lancegpu_sql.placement.kubernetes.holders import holders_words
+from lancegpu_sql.placement.kubernetes.holders import holders_of, holders_words
 from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
+from lancegpu_sql.placement.kubernetes.wording import count, listed
 
 
 def claim_verdict(case: Case) -> Verdict:
@@ -72,8 +73,8 @@ def _request_verdict(case: Case, claim: ClaimView, request: ClaimRequest, lacks:
         message = f"{asked} wants {count(want, 'device')}, and the pool has {len(healthy)} of {whose}; ask for fewer"
         return Verdict("claim", message, False, lacks)
     if len(free) < want:
-        holders = [(pod, THOUSANDTHS) for one in healthy for pod in case.cluster.device_holders.get(one.key, ())]
-        who = holders_words(holders, "device", case)
+        held_by = ((pod, THOUSANDTHS) for one in healthy for pod in case.cluster.device_holders.get(one.key, ()))
+        who = holders_words(holders_of(held_by), "device", mine=case.job, unseen=not case.can_read("pods"))
         held = len(healthy) - len(free)
         all_of = (
             "the only device" if len(healthy) == 1 else f"{'all ' if not free else f'{held} of '}{len(healthy)} devices"
@@ -90,7 +91,7 @@ def _request_verdict(case: Case, claim: ClaimView, request: ClaimRequest, lacks:
 
 
 def _devices(case: Case, driver: str | None) -> list[PublishedDevice]:
-    pool = {finding.node.name for finding in case.findings}
+    pool = {finding.node.name for finding in case.pool.findings}
     return [
         device
         for device in case.cluster.devices

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from lancegpu_sql.placement.kubernetes.device_views import ClaimView, DeviceClassView, DeviceKey, PublishedDevice
 from lancegpu_sql.placement.kubernetes.queue_views import ClusterQueueView, LocalQueueView, WorkloadView
@@ -84,6 +85,11 @@ class ClusterView:
         return tuple(
             event for event in self._events_by_pod.get((pod.namespace, pod.name), ()) if event.uid in ("", pod.uid)
         )
+
+    @cached_property
+    def remembered(self) -> dict[Hashable, Any]:
+        """What was worked out from this look and holds for the next pod that is alike."""
+        return {}
 
     @cached_property
     def has_autoscaler(self) -> bool:

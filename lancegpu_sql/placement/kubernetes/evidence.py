@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import re
 import shlex
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ _MOST_CHARACTERS = 500
 def evidence(case: Case, verdict: Verdict) -> dict[str, Any]:
     """Return what a diagnosis rests on, as JSON: the pod, its pool's nodes, what was said, the kubectl lines."""
     pod = case.pod
-    findings = [] if pod.node or not pod.uid or pod.gates else list(case.findings)
+    findings = () if pod.node or not pod.uid or pod.gates else case.pool.findings
     return {
         "pod": {
             "name": pod.name,
@@ -41,7 +42,7 @@ def evidence(case: Case, verdict: Verdict) -> dict[str, Any]:
             ],
         },
         "resource": case.resource,
-        "nodes": [_node(finding) for finding in sorted(findings, key=_rank)[:MOST_NODES]],
+        "nodes": [_node(finding) for finding in heapq.nsmallest(MOST_NODES, findings, key=_rank)],
         "nodes_in_pool": len(findings),
         "events": [
             {
@@ -118,8 +119,11 @@ _STATES: Mapping[Obstacle, str] = {
 }
 
 
+_RANKS = {obstacle: rank for rank, obstacle in enumerate(Obstacle)}
+
+
 def _rank(finding: NodeFinding) -> tuple[int, str]:
-    return list(Obstacle).index(finding.obstacle), finding.node.name
+    return _RANKS[finding.obstacle], finding.node.name
 
 
 def _node_lines(case: Case) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lancegpu_sql.placement.kubernetes.case import Case, count
 from lancegpu_sql.placement.kubernetes.names import FUNCTION_LABEL, JOB_LABEL
 from lancegpu_sql.placement.kubernetes.quantities import whole
 from lancegpu_sql.placement.kubernetes.views import PodView
+from lancegpu_sql.placement.kubernetes.wording import count
 
 _NAMED_JOBS = 3
 
@@ -37,7 +37,7 @@ class Holders:
     others: Holding
 
 
-def holders_of(holders: Sequence[tuple[PodView, int]]) -> Holders:
+def holders_of(holders: Iterable[tuple[PodView, int]]) -> Holders:
     """Add up who holds how many."""
     jobs: dict[str, Holding] = {}
     others = Holding()
@@ -51,11 +51,22 @@ def holders_of(holders: Sequence[tuple[PodView, int]]) -> Holders:
     return Holders(dict(ordered), others)
 
 
-def holders_words(holders: Sequence[tuple[PodView, int]], noun: str, case: Case, *, unseen: bool = False) -> str:
-    """Return ``by job 0193… (3 GPUs), by 2 pods that are not ours (5 GPUs)``; `unseen` adds that there may be others."""
-    found = holders_of(holders)
+def holders_words(found: Holders, noun: str, *, mine: str | None, unseen: bool = False) -> str:
+    """Return ``by job 0193… (3 GPUs), by 2 pods that are not ours (5 GPUs)``.
+
+    Parameters
+    ----------
+    found
+        Who holds how many.
+    noun
+        What a device is called.
+    mine
+        The job that waits.
+    unseen
+        Whether there may be pods that cannot be seen.
+    """
     parts = [
-        f"by {_job_words(job, held, case)} ({count(held.devices, noun)}{_ending(held)})"
+        f"by {_job_words(job, held, mine)} ({count(held.devices, noun)}{_ending(held)})"
         for job, held in list(found.jobs.items())[:_NAMED_JOBS]
     ]
     if len(found.jobs) > _NAMED_JOBS:
@@ -69,8 +80,8 @@ def holders_words(holders: Sequence[tuple[PodView, int]], noun: str, case: Case,
     return ", ".join(parts) or "by nobody that can be seen"
 
 
-def _job_words(job: str, held: Holding, case: Case) -> str:
-    if job == case.pod.labels.get(JOB_LABEL):
+def _job_words(job: str, held: Holding, mine: str | None) -> str:
+    if job and job == mine:
         return "this job"
     function = f" of {held.function}" if held.function else ""
     return f"job {job}{function}" if job else "a worker of ours"

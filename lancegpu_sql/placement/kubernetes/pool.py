@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.fit import selects, untolerated
+from lancegpu_sql.placement.kubernetes.holders import Holders, holders_of
 from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
 from lancegpu_sql.placement.kubernetes.views import NodeView, PodView, Taint
 
@@ -90,15 +92,58 @@ class Stock:
     by_slices: bool = False
 
 
-def pool_of(pod: PodView, cluster: ClusterView) -> tuple[NodeView, ...]:
-    """Return the nodes that carry what the pod selects, fit or not."""
-    return tuple(node for node in cluster.nodes if selects(pod, node))
+@dataclass(frozen=True)
+class Pool:
+    """The nodes that carry what a pod selects, fit or not."""
+
+    findings: tuple[NodeFinding, ...]
+
+    @cached_property
+    def groups(self) -> Mapping[Obstacle, tuple[NodeFinding, ...]]:
+        """The nodes by what they have against the pod, the soonest to go first."""
+        found: dict[Obstacle, list[NodeFinding]] = {}
+        for finding in self.findings:
+            found.setdefault(finding.obstacle, []).append(finding)
+        return {obstacle: tuple(found[obstacle]) for obstacle in Obstacle if obstacle in found}
+
+    @cached_property
+    def holders(self) -> Mapping[Obstacle, Holders]:
+        """Who holds the devices of each group."""
+        return {
+            obstacle: holders_of(holder for finding in found for holder in finding.holders)
+            for obstacle, found in self.groups.items()
+        }
+
+
+def look_at_pool(pod: PodView, resource: str | None, cluster: ClusterView, now: datetime) -> Pool:
+    """Look at each node of the pool; pods that are alike see it alike, and it is looked at once for all of them.
+
+    Parameters
+    ----------
+    resource
+        That of the devices; None where the pod asks for none in this way.
+    """
+    alike = (
+        tuple(sorted(pod.node_selector.items())),
+        repr(pod.required_terms),
+        pod.tolerations,
+        tuple(sorted(pod.requests.items())),
+        bool(pod.claims),
+        resource,
+        now,
+    )
+    pool: Pool | None = cluster.remembered.get(alike)
+    if pool is None:
+        nodes = (node for node in cluster.nodes if selects(pod, node))
+        pool = Pool(tuple(find_obstacle(pod, node, resource, cluster, now) for node in nodes))
+        cluster.remembered[alike] = pool
+    return pool
 
 
 def find_obstacle(
     pod: PodView, node: NodeView, resource: str | None, cluster: ClusterView, now: datetime
 ) -> NodeFinding:
-    """Look at one node of the pool; `resource` is that of the devices, None where the pod asks for none in this way."""
+    """Look at one node of the pool."""
     stock = stock_of(node, resource, cluster)
     obstacle, lacking, taints = _obstacle(pod, node, resource, stock, cluster, now)
     return NodeFinding(node, obstacle, stock.total, stock.taken, stock.failed, lacking, taints, stock.holders)

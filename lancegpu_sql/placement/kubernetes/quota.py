@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lancegpu_sql.placement.kubernetes.case import Case, Verdict, listed
+from lancegpu_sql.placement.kubernetes.case import Case, Verdict
 from lancegpu_sql.placement.kubernetes.quantities import words
 from lancegpu_sql.placement.kubernetes.queue_views import (
     KUEUE_GATE_PREFIX,
@@ -14,6 +14,7 @@ from lancegpu_sql.placement.kubernetes.queue_views import (
     WorkloadView,
 )
 from lancegpu_sql.placement.kubernetes.views import PodView, QuotaView
+from lancegpu_sql.placement.kubernetes.wording import listed
 
 _COUNTED = ("pods", "count/pods")
 

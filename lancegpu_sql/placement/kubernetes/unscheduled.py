@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
-from lancegpu_sql.placement.kubernetes.case import Case, Verdict, count, listed, quoted
+from lancegpu_sql.placement.kubernetes.case import Case, Verdict
 from lancegpu_sql.placement.kubernetes.claims import claim_verdict
 from lancegpu_sql.placement.kubernetes.holders import holders_words
 from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Obstacle, is_being_removed
 from lancegpu_sql.placement.kubernetes.quantities import resource_noun, whole, words
 from lancegpu_sql.placement.kubernetes.scaling import Scaling, scaling_of
 from lancegpu_sql.placement.kubernetes.views import Condition
+from lancegpu_sql.placement.kubernetes.wording import count, listed, quoted
 
 _SOON = timedelta(seconds=30)
 """The scheduler's longest back-off, 10 s by default, and time for its binding."""
@@ -49,12 +50,10 @@ def unscheduled_verdict(case: Case) -> Verdict:
             None,
             case.unreadable("nodes", "pods"),
         )
-    if not case.findings:
+    groups = case.pool.groups
+    if not groups:
         return _no_matching_node(case)
-    groups: dict[Obstacle, list[NodeFinding]] = {}
-    for finding in case.findings:
-        groups.setdefault(finding.obstacle, []).append(finding)
-    main = next(obstacle for obstacle in Obstacle if obstacle in groups)
+    main = next(iter(groups))
     if main is Obstacle.NONE:
         return _has_room(case, groups[main], scheduled)
     verdict = claim_verdict(case) if main is Obstacle.CLAIM else _SENTENCES[main](case, groups[main])
@@ -156,7 +155,7 @@ def _in_use(case: Case, found: Sequence[NodeFinding]) -> Verdict:
     free, failed = sum(whole(finding.free) for finding in found), sum(whole(finding.failed) for finding in found)
     lacks = case.unreadable("pods") if free else ()
     nodes = f"node {found[0].node.name}" if len(found) == 1 else f"the {len(found)} nodes"
-    who = holders_words([one for finding in found for one in finding.holders], noun, case, unseen=bool(lacks))
+    who = holders_words(case.pool.holders[Obstacle.IN_USE], noun, mine=case.job, unseen=bool(lacks))
     broken = f", and {count(failed, noun)} more {'is' if failed == 1 else 'are'} reported unhealthy" if failed else ""
     if free:
         head = f"{free} of {count(total, noun)} of {nodes} of {case.pool_words} {'is' if free == 1 else 'are'} free"

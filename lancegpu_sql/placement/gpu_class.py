@@ -14,11 +14,13 @@ from pydantic import (
     JsonValue,
     NonNegativeInt,
     PositiveInt,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from lancegpu_sql.errors import InvalidGpuClass
 from lancegpu_sql.placement.pod_fields import (
     Annotations,
     Declared,
@@ -35,11 +37,15 @@ from lancegpu_sql.placement.pod_fields import (
     check_overrides,
     no_names_twice,
 )
+from lancegpu_sql.settings import requirement
 
 _BYTES_PER_UNIT = {
     **{unit: 1000**power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
     **{unit: 1024**power for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), start=1)},
 }
+_MOST = 2**63 - 1
+# A ledger of devices is read whole, again and again.
+_MOST_SIMULATED = 1024
 _BYTES_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B)\s*")
 
 
@@ -51,10 +57,11 @@ def parse_bytes(value: object) -> object:
     unit = "kB" if match and match[2] == "KB" else match[2] if match else ""
     if match is None or unit not in _BYTES_PER_UNIT:
         raise ValueError(f"{value!r} is no size: write bytes as a number, or a text such as '24GiB' or '80GB'")
-    return int(float(match[1]) * _BYTES_PER_UNIT[unit])
+    size_bytes = float(match[1]) * _BYTES_PER_UNIT[unit]
+    return int(size_bytes) if size_bytes < _MOST else _MOST + 1
 
 
-SizeBytes = Annotated[PositiveInt, BeforeValidator(parse_bytes)]
+SizeBytes = Annotated[PositiveInt, Field(le=_MOST), BeforeValidator(parse_bytes)]
 
 
 class Toleration(Declared):
@@ -73,7 +80,7 @@ class LocalDevices(Declared):
     """The devices of a class on this machine: real ones by NVML's numbers, all of them, or simulated ones."""
 
     devices: Literal["auto"] | Annotated[tuple[NonNegativeInt, ...], Field(strict=False)] | None = None
-    simulated: NonNegativeInt | None = None
+    simulated: Annotated[NonNegativeInt, Field(le=_MOST_SIMULATED)] | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> LocalDevices:
@@ -182,8 +189,26 @@ class GpuClass(Declared):
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any]) -> GpuClass:
-        """Return the class that `spec` describes."""
-        return cls.model_validate(spec)
+        """Return the class that `spec` describes.
+
+        Raises
+        ------
+        InvalidGpuClass
+            It describes none: it was kept by another release, or changed by hand.
+        """
+        try:
+            return cls.model_validate(spec)
+        except ValidationError as exc:
+            name = spec.get("name") if isinstance(spec, dict) else None
+            first = exc.errors(include_url=False)[0]
+            key = ".".join(str(part) for part in first["loc"]) or "it"
+            raise InvalidGpuClass(
+                f"the database keeps a GPU class {name!r} that this release does not take: {key} {requirement(first)}. "
+                "Apply the operator's file again: lancegpu classes apply FILE",
+                path=None,
+                line=None,
+                valid_keys=tuple(cls.model_fields),
+            ) from exc
 
 
 def duplicate_names(names: Sequence[str]) -> tuple[tuple[int, int], ...]:

@@ -22,6 +22,12 @@ _TOP_KEY = "gpu_classes"
 _EXAMPLE = f"write:\n{_TOP_KEY}:\n  - name: l4\n    local: {{devices: auto}}"
 _DEVICES = "write auto for all devices of this machine, or a list of different numbers, such as [0, 1]"
 
+_MOST_BYTES = 4 * 1024 * 1024
+# What anchors and merge keys stand for counts each time: a few lines of them can stand for billions.
+_MOST_NODES = 50_000
+_MOST_NUMBER = 2**63 - 1
+_SHOWN_CHARACTERS = 60
+
 KeyPath = tuple[Hashable, ...]
 
 
@@ -34,13 +40,24 @@ def load_gpu_classes(path: str | Path) -> tuple[GpuClass, ...]:
         If the file cannot be read or is wrong; `path`, `line` (of the first mistake) and `valid_keys` say where.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else "it is not UTF-8 text"
-        raise InvalidGpuClass(
-            f"could not read the GPU classes of {path}: {reason}", path=str(path), line=None, valid_keys=()
-        ) from exc
+        with Path(path).open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        text = content.decode("utf-8")
+    except OSError as exc:
+        raise _unreadable(path, exc.strerror or str(exc)) from exc
+    except UnicodeDecodeError as exc:
+        raise _unreadable(path, "it is not UTF-8 text") from exc
+    except ValueError as exc:  # a zero byte in the path
+        raise _unreadable(path, str(exc)) from exc
+    if len(content) > _MOST_BYTES:
+        raise _unreadable(path, f"it is larger than {_MOST_BYTES} bytes")
     return parse_gpu_classes(text, str(path))
+
+
+def _unreadable(path: str | Path, reason: str) -> InvalidGpuClass:
+    return InvalidGpuClass(
+        f"could not read the GPU classes of {path}: {reason}", path=str(path), line=None, valid_keys=()
+    )
 
 
 def parse_gpu_classes(text: str, path: str) -> tuple[GpuClass, ...]:
@@ -78,11 +95,30 @@ def parse_gpu_classes(text: str, path: str) -> tuple[GpuClass, ...]:
 def _read_yaml(text: str, path: str) -> tuple[Any, dict[KeyPath, int]]:
     import yaml  # loaded here alone: only an operator's file needs it
 
-    loader = yaml.SafeLoader(text)
+    class Loader(yaml.SafeLoader):
+        """Says where a value is that its type cannot read."""
+
+        def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+            try:
+                value = super().construct_object(node, deep=deep)
+                if isinstance(value, int) and abs(value) > _MOST_NUMBER:
+                    raise ValueError
+            except (ValueError, OverflowError) as exc:
+                kind = node.tag.rpartition(":")[2]
+                told = f"{_shown(node.value)} is no {kind} that can be read; write a text in quotes"
+                raise yaml.constructor.ConstructorError(None, None, told, node.start_mark) from exc
+            return value
+
+    try:
+        loader = Loader(text)
+    except yaml.YAMLError as exc:  # a character that no YAML may hold
+        raise _refuse(path, [(1, f"it is no YAML: {exc}")]) from exc
     try:
         root = loader.get_single_node()
         if root is None:
             return None, {}
+        if _count_nodes(root, {}) > _MOST_NODES:
+            raise _refuse(path, [(1, f"its anchors stand for more than {_MOST_NODES} values; write less of them")])
         lines: dict[KeyPath, int] = {}
         for where, line in _walk(root, ()):
             if where in lines:
@@ -100,6 +136,17 @@ def _read_yaml(text: str, path: str) -> tuple[Any, dict[KeyPath, int]]:
         loader.dispose()
 
 
+def _count_nodes(node: yaml.Node, known: dict[int, int]) -> int:
+    """Count the nodes that a node stands for; each is looked at once, however often it is referred to."""
+    if id(node) not in known:
+        if isinstance(node.value, str):
+            return 1
+        known[id(node)] = _MOST_NODES  # one that holds itself holds too many
+        below = (part for child in node.value for part in (child if isinstance(child, tuple) else (child,)))
+        known[id(node)] = 1 + sum(_count_nodes(part, known) for part in below)
+    return known[id(node)]
+
+
 def _walk(node: yaml.Node, where: KeyPath) -> Iterator[tuple[KeyPath, int]]:
     """Yield each key path below `node` with its line, counted from 1; a key that stands twice comes twice."""
     if isinstance(node.value, str):
@@ -107,7 +154,7 @@ def _walk(node: yaml.Node, where: KeyPath) -> Iterator[tuple[KeyPath, int]]:
     for position, child in enumerate(node.value):
         if isinstance(child, tuple):
             key, value = child
-            if key.value == "<<":
+            if key.value == "<<" or not isinstance(key.value, str):
                 continue
             below = (*where, str(key.value))
             yield below, key.start_mark.line + 1
@@ -151,7 +198,7 @@ def _describe(detail: ErrorDetails, label: str | None, keys: tuple[str, ...]) ->
         case _:
             if detail["loc"][:2] == ("local", "devices"):
                 return f"{of_class}local.devices: {_DEVICES}"
-            shown = f" (got {detail['input']!r})" if not isinstance(detail["input"], dict | list) else ""
+            shown = f" (got {_shown(detail['input'])})" if not isinstance(detail["input"], dict | list) else ""
             return f"{of_class}{location or 'it'}: {_demand(detail)}{shown}"
 
 
@@ -163,6 +210,11 @@ def _demand(detail: ErrorDetails) -> str:
             return "must be a text: write it in quotes"
         case _:
             return requirement(detail)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def _unknown_key(name: str, keys: tuple[str, ...]) -> str:

@@ -99,7 +99,7 @@ def test_a_spec_holds_what_was_declared_and_no_defaults() -> None:
         ("- name: l4\n", 1, "a list of classes under the key 'gpu_classes'"),
         ("", 1, "a list of classes under the key 'gpu_classes'"),
         ("gpu_classes: []\nclasses: []\n", 2, "unknown key 'classes', did you mean 'gpu_classes'?"),
-        ("gpu_classes: &a\n- *a\n", 1, "refers to itself"),
+        ("gpu_classes: &a\n- *a\n", 1, "stand for more than"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(text: str, line: int, words: str) -> None:
@@ -107,6 +107,50 @@ def test_a_mistake_is_told_with_its_line(text: str, line: int, words: str) -> No
     assert error.facts["line"] == line
     assert f"classes.yaml:{line}: " in error.message
     assert words in error.message
+
+
+BOMB = "a: &a [l,l,l,l,l,l,l,l,l,l]\n" + "".join(
+    f"{this}: &{this} [{','.join([f'*{last}'] * 10)}]\n" for last, this in zip("abcdefg", "bcdefgh", strict=True)
+)
+MERGE_BOMB = "a: &a {x: 1}\n" + "".join(
+    f"{this}: &{this} {{<<: [{','.join([f'*{last}'] * 10)}]}}\n"
+    for last, this in zip("abcdefg", "bcdefgh", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "stand for more than"),
+        (MERGE_BOMB, "stand for more than"),
+        ("gpu_classes:\n- &a [*a]\n", "stand for more than"),
+        ("gpu_classes: " + "[" * 5000, "nested too deeply"),
+        (f"gpu_classes:\n- max_workers: {'9' * 5000}\n", "is no int that can be read"),
+        (f"gpu_classes:\n- max_workers: 0x{'f' * 5000}\n", "is no int that can be read"),
+        ("gpu_classes:\n- max_workers: 9223372036854775808\n", "is no int that can be read"),
+        ("gpu_classes:\n- name: 1999-99-99\n", "'1999-99-99' is no timestamp that can be read"),
+        ("gpu_classes:\n- name: !!float x\n", "'x' is no float that can be read"),
+        ("gpu_classes:\n- name: !!int 0x\n", "is no int that can be read"),
+        (f"gpu_classes:\n- name: a\n  gpu_memory_bytes: '{'9' * 400}GiB'\n", "9223372036854775807 or less"),
+        ("gpu_classes:\n- name: a\n  local: {simulated: 100000000000}\n", "1024 or less"),
+        ("gpu_classes:\n- ? {a: b}\n  : 1\n", "unhashable key"),
+        ('gpu_classes:\n- name: "a\0"\n', "it is no YAML"),
+        ("gpu_classes: !!python/object/apply:os.system [id]\n", "could not determine a constructor"),
+    ],
+)
+def test_a_hostile_file_is_refused_like_any_other(text: str, words: str) -> None:
+    assert words in refusal(text).message
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/tmp", "a\0b", "x" * 5000])
+def test_what_is_no_file_of_classes_is_refused(path: str) -> None:
+    with pytest.raises(InvalidGpuClass, match="could not read the GPU classes"):
+        load_gpu_classes(path)
+
+
+def test_a_class_that_was_changed_by_hand_is_told_with_what_to_do() -> None:
+    with pytest.raises(InvalidGpuClass, match="apply FILE"):
+        GpuClass.from_spec({"name": "l4", "local": {"simulated": 10**11}})
 
 
 def test_all_mistakes_are_told_at_once() -> None:

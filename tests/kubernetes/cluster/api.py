@@ -130,11 +130,19 @@ class Api:
             options["gracePeriodSeconds"] = grace_seconds
         if uid is not None:
             options["preconditions"] = {"uid": uid}
-        try:
-            self._json("DELETE", path_of(kind, namespace, name), options)
-        except ApiError as error:
-            if error.status not in {404, 409}:
-                raise
+        while True:
+            try:
+                self._json("DELETE", path_of(kind, namespace, name), options)
+                return
+            except ApiError as error:
+                if error.status == 404:
+                    return
+                if error.status != 409:
+                    raise
+            # Somebody changed it in the same moment, or it is another object.
+            found = self.get(kind, name, namespace)
+            if found is None or uid not in {None, found["metadata"]["uid"]}:
+                return
 
     def delete_all(self, kind: str, namespace: str | None = None, **query: str) -> None:
         """Take away all objects of a kind at once, with no grace."""

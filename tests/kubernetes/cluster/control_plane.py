@@ -88,7 +88,9 @@ class ControlPlane:
         processes.end([self._started.pop("kube-apiserver")], grace_seconds=0)
 
     def stop(self) -> None:
-        """End everything, by process id."""
+        """End everything, by process id; the API server at once, since it would wait for all who watch."""
+        if "kube-apiserver" in self._started:
+            self.stop_api_server()
         processes.end(self._started.values())
         self._started.clear()
 

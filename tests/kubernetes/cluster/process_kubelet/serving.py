@@ -1,4 +1,4 @@
-"""The kubelet's own server: logs of pods, over TLS, at an address that also reserves the node's subnet."""
+"""The kubelet's own server: logs of pods and ways to their ports, over TLS, at an address that also reserves the node's subnet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from cluster.process_kubelet import websocket
 from cluster.process_kubelet.pod import PodRun
+from cluster.process_kubelet.port_forward import PortForward
 
 Find = Callable[[str, str], PodRun | None]
 PORT = 10250
@@ -47,28 +49,47 @@ def serve(server: http.server.ThreadingHTTPServer, certificate: Path, key: Path,
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    rbufsize = 0  # what follows a request may be a WebSocket's
     find_pod: Find
+    connection: ssl.SSLSocket
 
     def do_GET(self) -> None:
-        """Logs: ``/containerLogs/NAMESPACE/POD/CONTAINER``."""
+        """``/containerLogs/NAMESPACE/POD/CONTAINER``, or ``/portForward/NAMESPACE/POD``."""
         asked = urlsplit(self.path)
         match asked.path.strip("/").split("/"):
             case ["containerLogs", namespace, name, container]:
                 self._send_log(namespace, name, container, parse_qs(asked.query))
+            case ["portForward", namespace, name]:
+                self._forward(namespace, name, parse_qs(asked.query))
             case _:
                 self._answer(404, b"a process node has no such page\n")
 
     def _send_log(self, namespace: str, name: str, container: str, query: dict[str, list[str]]) -> None:
         run = self.find_pod(namespace, name)
         if run is None or not run.log(container).exists():
-            return self._answer(404, b"no such container, or it has not started\n")
+            self._answer(404, b"no such container, or it has not started\n")
+            return
         printed = run.log(container).read_bytes()
         if "tailLines" in query:
             lines = printed.splitlines(keepends=True)
             printed = b"".join(lines[max(0, len(lines) - int(query["tailLines"][0])) :])
         if "limitBytes" in query:
             printed = printed[: int(query["limitBytes"][0])]
-        return self._answer(200, printed)
+        self._answer(200, printed)
+
+    def _forward(self, namespace: str, name: str, query: dict[str, list[str]]) -> None:
+        run = self.find_pod(namespace, name)
+        if run is None or self.headers.get("Upgrade", "").lower() != "websocket":
+            self._answer(400, b"no such pod, or not a WebSocket: SPDY is not spoken here\n")
+            return
+        self.send_response(101)
+        key, protocols = self.headers["Sec-WebSocket-Key"], self.headers.get("Sec-WebSocket-Protocol", "")
+        for name_of_header, value in websocket.handshake(key, protocols).items():
+            self.send_header(name_of_header, value)
+        self.end_headers()
+        self.close_connection = True
+        ports = [int(number) for text in query["port"] for number in text.split(",")]
+        PortForward(self.connection, run.ip, ports).run()
 
     def _answer(self, code: int, body: bytes) -> None:
         self.send_response(code)

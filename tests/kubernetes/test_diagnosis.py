@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from cluster.api import Api, ApiError, Object
 from cluster.kwok import AddKwokNodes
@@ -15,7 +20,11 @@ from cluster.pods import ended, pod, running, unschedulable
 from cluster.process_node import GPU, AddProcessNode
 from cluster.running import RunningCluster
 
+import lancegpu_sql as lg
+from lancegpu_sql.catalog.models import JobState
+from lancegpu_sql.cli import main
 from lancegpu_sql.placement import GpuClass, Lost, Waiting, WorkerRequest
+from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
@@ -326,3 +335,57 @@ def test_a_worker_that_ends_by_itself_says_how(scene: Scene, process_node: AddPr
     (lost,) = PodStory().observe(pod_view(found))
     assert isinstance(lost, Lost)
     assert lost.cause == cause
+
+
+CLASSES = "gpu_classes: [{name: a100, node_selector: {pool: PLACE}}]"
+
+
+@lg.function(gpu=True, gpu_class="a100")
+def twice(number: int) -> int:
+    """What the job of the next test would compute."""
+    return 2 * number
+
+
+@pytest.fixture
+def database(cluster: RunningCluster, scene: Scene, tmp_path: Path) -> Iterator[lg.Database]:
+    """A database in the scene's namespace, with a column that a GPU of its class would compute."""
+    (tmp_path / "classes.yaml").write_text(CLASSES.replace("PLACE", scene.namespace))
+    placement = KubernetesPlacement(scene.namespace, kubeconfig=str(cluster.kubeconfig), image="worker:test")
+    db = lg.connect(tmp_path / "db", gpu_classes=tmp_path / "classes.yaml", placement=placement, progress="quiet")
+    db.create_table("numbers", pa.table({"number": [1]})).add_columns({"twice": twice(lg.col("number"))})
+    yield db
+    db.close()
+
+
+def test_the_command_line_tells_why_a_job_waits_and_shows_the_nodes(
+    scene: Scene, kwok_node: AddKwokNodes, database: lg.Database, capsys: pytest.CaptureFixture[str]
+):
+    kwok_node("gpu-1", gpus=1, labels=scene.pool)
+    scene.ask("first", job="j-first")
+    scene.runs("first")
+    job = database.open_table("numbers").refresh_column_async("twice")
+    record = job.record
+    while record.state != JobState.WAITING:
+        record = job.next_change(record, 30)
+    assert main(["--db", database.uri, "why", job.id]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("The only GPU of node gpu-1 of GPU class 'a100' is in use by job j-first of embed (1 GPU)")
+    assert re.search(r"gpu-1 +in use +1 +1 +0 +0 +job j-first \(embed\): 1", told)
+    assert f"kubectl -n {scene.namespace} describe pod" in told
+    job.cancel()
+    with pytest.raises(lg.errors.Cancelled):
+        job.wait(30)
+
+
+def test_every_command_that_a_diagnosis_gives_shows_something(
+    cluster: RunningCluster, scene: Scene, kwok_node: AddKwokNodes
+):
+    kwok_node("gpu-1", labels=scene.pool)
+    scene.ask()
+    lines = scene.why().detail["kubectl"]
+    assert len(lines) == 2
+    programs = f"{cluster.plane.programs.folder}:{os.environ['PATH']}"
+    for line in lines:
+        environment = {**os.environ, "PATH": programs, "KUBECONFIG": str(cluster.kubeconfig)}
+        shown = subprocess.run(["bash", "-c", line], env=environment, capture_output=True, text=True, check=True)
+        assert "mine" in shown.stdout or "gpu-1" in shown.stdout

@@ -1,0 +1,24 @@
+"""docs/waiting.md tells of every reason and every right that a diagnosis may name."""
+
+from __future__ import annotations
+
+import re
+
+from suites import TESTS
+
+from lancegpu_sql.placement.kubernetes.case import REASONS
+from lancegpu_sql.placement.kubernetes.cluster import RIGHTS
+
+PAGE = (TESTS.parent / "docs" / "waiting.md").read_text()
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"## {title}")[2].partition("\n## ")[0]
+
+
+def test_every_reason_stands_in_the_table_once() -> None:
+    assert sorted(re.findall(r"^\| `(\w+)` \|", section("Reasons"), re.MULTILINE)) == sorted(REASONS)
+
+
+def test_every_right_is_told() -> None:
+    assert {right for right in RIGHTS if f"`{right}`" in section("Rights")} == set(RIGHTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict
-from lancegpu_sql.placement.kubernetes.lifecycle import Ending, PodStory, held_up
+from lancegpu_sql.placement.kubernetes.lifecycle import IMAGE_REASONS, Ending, PodStory, held_up
 from lancegpu_sql.placement.kubernetes.pool import is_young
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.kubernetes.wording import quoted
@@ -28,7 +28,7 @@ def bound_verdict(case: Case) -> Verdict:
     pod = case.pod
     node = case.cluster.node(pod.node)
     held = held_up(pod)
-    if held is not None:
+    if held is not None and held.reason in IMAGE_REASONS:
         return _image(pod, held.image, held.reason, held.message)
     failed = sorted({name for one in pod.containers for name in one.unhealthy_devices})
     if failed:

@@ -26,6 +26,9 @@ IMAGE_REASONS = frozenset(
 )
 """Why a kubelet does not get as far as a container; the last one is a missing Secret, or an image that wants root."""
 
+_SETUP_REASONS = frozenset({"CreateContainerError", "RunContainerError", "CreatePodSandboxError"})
+"""What a kubelet tries again: a runtime that is not there yet, a driver that is being installed."""
+
 _STUCK_AFTER = timedelta(seconds=30)
 """A kubelet that lives removes a pod within a second or two of its grace period."""
 
@@ -94,7 +97,10 @@ _DISRUPTIONS: dict[str, tuple[Ending, str]] = {
 
 # Reasons of a pod's status that kubelets and controllers set; those that start with OutOf are a kubelet's refusals.
 _FAILURES: dict[str, tuple[Ending, str]] = {
-    "Evicted": (Ending.EVICTED, "was evicted by its kubelet, because the node ran short of memory, disk or processes"),
+    "Evicted": (
+        Ending.EVICTED,
+        "was evicted by its kubelet: its node ran short of memory, disk or processes, or it took more disk than it may",
+    ),
     "Preempting": (Ending.PREEMPTED, "was ended by its kubelet for a critical pod"),
     "NodeShutdown": (Ending.SHUTDOWN, "was refused: its node is shutting down"),
     "Terminated": (Ending.SHUTDOWN, "was ended because its node shut down"),
@@ -229,8 +235,9 @@ def _standing(pod: PodView, events: Sequence[EventView]) -> PodEvent:
 
 
 def held_up(pod: PodView) -> ContainerView | None:
-    """Return the container that cannot start because of its image or what it names."""
-    return next((one for one in pod.containers if one.state == "waiting" and one.reason in IMAGE_REASONS), None)
+    """Return the container that its kubelet tries to start again and again."""
+    troubles = IMAGE_REASONS | _SETUP_REASONS
+    return next((one for one in pod.containers if one.state == "waiting" and one.reason in troubles), None)
 
 
 def _how_it_failed(pod: PodView) -> tuple[Ending, LostCause, str]:

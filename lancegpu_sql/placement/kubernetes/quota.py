@@ -121,7 +121,7 @@ def _workload_verdict(case: Case, workload: WorkloadView, lacks: tuple[str, ...]
         return Verdict("quota", message, None, lacks)
     if reserved is not None and reserved.reason == "Inadmissible":
         message = f"Kueue's {queue} cannot admit the worker as things are; look at its Workload {workload.name}"
-        return Verdict("quota", message, False, lacks)
+        return Verdict("quota", message, None if lacks else False, lacks)
     met = True if cluster_queue is not None else None
     message = f"Kueue's {queue} has no quota left for the worker; it starts as soon as others of the queue end"
     return Verdict("quota", message, met, lacks)

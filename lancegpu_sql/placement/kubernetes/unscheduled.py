@@ -37,9 +37,9 @@ STATE_WORDS: Mapping[Obstacle, str] = {
 def unscheduled_verdict(case: Case) -> Verdict:
     """Say why a pod without gates and without a node has none."""
     scheduled = case.pod.conditions.get("PodScheduled")
-    if case.pod.nominated_node:
-        making = f"room is being made on node {case.pod.nominated_node}: pods of lower priority there are being ended"
-        return Verdict("in_use", f"{making}; the worker starts as soon as they are gone", True)
+    nominated = _nominated(case)
+    if nominated is not None:
+        return nominated
     if scheduled is None:
         return _unseen(case)
     if not case.can_read("nodes"):
@@ -58,6 +58,21 @@ def unscheduled_verdict(case: Case) -> Verdict:
         return _has_room(case, groups[main], scheduled)
     verdict = claim_verdict(case) if main is Obstacle.CLAIM else _SENTENCES[main](case, groups[main])
     return _with_the_rest(case, verdict, groups, main)
+
+
+def _nominated(case: Case) -> Verdict | None:
+    """Say what a node is being made ready for the pod by: a preemption, or an autoscaler that has named it ahead."""
+    name = case.pod.nominated_node
+    if not name:
+        return None
+    if not case.can_read("pods") or any(pod.delete_by is not None for pod in case.cluster.use_of(name).pods):
+        making = f"room is being made on node {name}, where pods of lower priority are being ended"
+        return Verdict("in_use", f"{making}; the worker starts as soon as they are gone", True)
+    if case.can_read("nodes") and case.cluster.node(name) is None:
+        return Verdict(
+            "node_starting", f"node {name} is being made for the worker, which starts as soon as it is up", True
+        )
+    return None
 
 
 def _unseen(case: Case) -> Verdict:

@@ -76,8 +76,9 @@ def test_an_event_tells_that_the_image_is_being_pulled() -> None:
     assert PodStory().observe(pod_view(POD), events=[pulling]) == (Starting("pulling the image"),)
 
 
-def test_an_image_that_cannot_be_pulled_puts_the_pod_back_among_those_that_wait() -> None:
-    stuck = [{"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+@pytest.mark.parametrize("reason", ["ImagePullBackOff", "CreateContainerConfigError", "CreateContainerError"])
+def test_a_container_that_cannot_start_puts_the_pod_back_among_those_that_wait(reason: str) -> None:
+    stuck = [{"name": "worker", "state": {"waiting": {"reason": reason}}}]
     _, told = seen(POD, merged(POD, {"status": {"containerStatuses": stuck}}))
     assert told[-1] == Unplaced()
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.models import AgentRecord
+from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schema import UtcDateTime, agents
 
 _NOW = sa.func.now(type_=UtcDateTime())
@@ -39,7 +40,12 @@ class AgentStore:
         with self._connection.reading() as connection:
             rows = [dict(row) for row in connection.execute(query).mappings()]
         return [
-            AgentRecord.model_validate(row | {"silent_seconds": (now - row["seen_at"]).total_seconds()})
+            value_of(
+                AgentRecord,
+                row | {"silent_seconds": (now - row["seen_at"]).total_seconds()},
+                table="agents",
+                id=row["id"],
+            )
             for row in rows
             if (now := row.pop("now"))
         ]

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 from sqlalchemy import exc
 
 from lancegpu_sql.catalog.migrations import history
-from lancegpu_sql.errors import CatalogError
+from lancegpu_sql.catalog.rows import json_of
+from lancegpu_sql.errors import CatalogError, InvalidInput
 
 Result = TypeVar("Result")
 
@@ -139,6 +141,19 @@ class CatalogConnection:
                 "name another one in the URL, such as postgresql+psycopg://.",
                 path=self.place,
             ) from error
+        except OverflowError as error:
+            raise InvalidInput("a number is larger than the catalog can hold, which is 64 bits of it") from error
+        except UnicodeEncodeError as error:
+            shown = ascii(error.object[error.start : error.end])
+            raise InvalidInput(f"a text holds {shown}, half a character, which no database can keep") from error
+        except ValidationError:
+            raise
+        except ValueError as error:  # a time that is none
+            raise CatalogError(
+                f"The catalog {self.place} holds what cannot be read: {error}. It is damaged, or was changed by hand; "
+                "restore it from a backup.",
+                path=self.place,
+            ) from error
         except OSError as error:
             raise CatalogError(
                 f"The catalog {self.place} cannot be opened: {error.strerror or error}. Check the path and the rights of "
@@ -181,6 +196,7 @@ def _sqlite_engine(url: sa.URL, busy_timeout_seconds: float) -> sa.Engine:
         connect_args={"timeout": busy_timeout_seconds, "check_same_thread": False, "isolation_level": None},
         # A thread that needs a connection gets one: SQLite's are cheap, and waiting for another thread's could last.
         max_overflow=-1,
+        json_deserializer=json_of,
     )
 
     @sa.event.listens_for(engine, "connect")

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.models import EventDraft, EventRecord, utc_now
+from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schema import events, jobs
 from lancegpu_sql.errors import JobNotFound
 
@@ -49,7 +50,8 @@ class EventStore:
         if subject is not None:
             query = query.where(events.c.subject == subject)
         with self._connection.reading() as connection:
-            return [EventRecord.model_validate(dict(row)) for row in connection.execute(query).mappings()]
+            rows = connection.execute(query).mappings()
+            return [value_of(EventRecord, dict(row), table="events", id=row["id"]) for row in rows]
 
     def prune_events(self, before: datetime) -> None:
         """Forget events that belong to no job and are older than a time; those of a job go with it."""

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion
+from lancegpu_sql.catalog.rows import fields_of, value_of
 from lancegpu_sql.catalog.schema import function_versions, functions
 from lancegpu_sql.errors import FunctionNotFound
 
@@ -220,4 +221,6 @@ def _with_digest(key: str, digest: str) -> sa.Select[Any]:
 
 def _function_version(row: sa.RowMapping) -> FunctionVersion:
     own = {name: row[name] for name in _OWN_COLUMNS}
-    return FunctionVersion.model_validate(own | row["definition"])
+    fields = {**fields_of(row["definition"]), **own}
+    key = {"function_key": row["name"].casefold(), "version": row["version"]}
+    return value_of(FunctionVersion, fields, table="function_versions", **key)

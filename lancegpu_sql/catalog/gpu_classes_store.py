@@ -8,7 +8,10 @@ import sqlalchemy as sa
 
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.models import GpuClassRecord
+from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schema import gpu_classes
+
+_classes = sa.select(gpu_classes.c.name, gpu_classes.c.spec, gpu_classes.c.updated_at).order_by(gpu_classes.c.position)
 
 
 class GpuClassStore:
@@ -19,8 +22,8 @@ class GpuClassStore:
     def gpu_classes(self) -> list[GpuClassRecord]:
         """Return the classes in the operator's order."""
         with self._connection.reading() as connection:
-            rows = connection.execute(sa.select(gpu_classes).order_by(gpu_classes.c.position)).all()
-        return [GpuClassRecord(name=row.name, spec=row.spec, updated_at=row.updated_at) for row in rows]
+            rows = connection.execute(_classes).mappings().all()
+        return [value_of(GpuClassRecord, dict(row), table="gpu_classes", name=row["name"]) for row in rows]
 
     def replace_gpu_classes(self, records: Iterable[GpuClassRecord]) -> None:
         """Put this list in the place of the present one; readers see either."""

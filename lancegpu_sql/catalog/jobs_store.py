@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.events_store import insert_event
 from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, ProcessIdentity
+from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schema import jobs
 from lancegpu_sql.errors import AlreadyExists, Conflict, JobNotFound
 
@@ -256,7 +257,8 @@ def _no_job(job_id: str) -> JobNotFound:
 
 
 def _record(row: sa.RowMapping) -> JobRecord:
-    return JobRecord.model_validate({name: value for name, value in row.items() if name not in _BESIDE_THE_RECORD})
+    fields = {name: value for name, value in row.items() if name not in _BESIDE_THE_RECORD}
+    return value_of(JobRecord, fields, table="jobs", id=row["id"])
 
 
 def _heartbeat(connection: sa.Connection, job_id: str) -> int:

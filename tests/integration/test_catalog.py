@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -32,7 +33,7 @@ from lancegpu_sql.catalog.models import (
     utc_now,
 )
 from lancegpu_sql.catalog.store import Catalog
-from lancegpu_sql.errors import AlreadyExists, CatalogError, Conflict, FunctionNotFound, JobNotFound
+from lancegpu_sql.errors import AlreadyExists, CatalogError, Conflict, FunctionNotFound, InvalidInput, JobNotFound
 
 
 @pytest.fixture
@@ -480,6 +481,60 @@ def test_a_lock_held_too_long_is_an_error_and_loses_nothing(path: Path) -> None:
             catalog.add_event("x", "refused", "")
         assert [event.kind for event in catalog.events()] == ["kept"]
         other.close()
+
+
+DAMAGE = [
+    (
+        "UPDATE jobs SET progress = '{'",
+        lambda catalog, job: catalog.job(job.id),
+        "jobs where id = .*: progress is no JSON",
+    ),
+    ("UPDATE jobs SET request = '[]'", lambda catalog, job: catalog.jobs(), "request must be a mapping"),
+    ("UPDATE jobs SET created_at = 'x'", lambda catalog, job: catalog.jobs(), "holds what cannot be read"),
+    (
+        "UPDATE events SET detail = '{'",
+        lambda catalog, job: catalog.events(),
+        "events where id = 1 .*: detail is no JSON",
+    ),
+    (
+        "UPDATE function_versions SET definition = '{'",
+        lambda catalog, job: catalog.functions(),
+        "function_key = 'f' AND version = 1 .*: definition is no JSON",
+    ),
+    ("UPDATE functions SET placement = '5'", lambda catalog, job: catalog.function("f"), "placement must be a mapping"),
+    (
+        "UPDATE gpu_classes SET spec = '{'",
+        lambda catalog, job: catalog.gpu_classes(),
+        "name = 'l4' .*: spec is no JSON",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "look", "told"), DAMAGE, ids=[damage for damage, _, _ in DAMAGE])
+def test_a_row_that_cannot_be_read_is_named(path: Path, damage: str, look: Callable[..., Any], told: str) -> None:
+    with Catalog.open(path) as catalog:
+        job = JobRecord.new("refresh_column")
+        catalog.add_job(job, [EventDraft(kind="started", message="")])
+        catalog.add_function(version(name="f"), b"")
+        catalog.replace_gpu_classes([GpuClassRecord(name="l4", spec={"name": "l4"}, updated_at=utc_now())])
+        with contextlib.closing(sqlite3.connect(path)) as other, other:
+            other.execute(damage)
+        with pytest.raises(CatalogError, match=told):
+            look(catalog, job)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda catalog: catalog.function("f", 10**30),
+        lambda catalog: catalog.jobs(limit=10**30),
+        lambda catalog: catalog.job("\ud800"),
+        lambda catalog: catalog.function("\ud800"),
+    ],
+)
+def test_what_no_database_can_hold_is_refused(path: Path, ask: Callable[[Catalog], Any]) -> None:
+    with Catalog.open(path) as catalog, pytest.raises(InvalidInput):
+        ask(catalog)
 
 
 FILL_THE_DISK = """

@@ -36,10 +36,15 @@ class LocalQueueView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterQueueView:
-    """One ClusterQueue. `most` is the most of a resource that one pod may ever get, None where that has no bound."""
+    """One ClusterQueue.
+
+    `inactive` is why it is not active (``FlavorNotFound``), empty where it is. `most` is the most of a resource that one
+    pod may ever get, None where that has no bound.
+    """
 
     name: str
     stopped: bool = False
+    inactive: str = ""
     most: Mapping[str, int | None] = field(default_factory=dict)
 
 
@@ -70,6 +75,7 @@ def local_queue_view(obj: object) -> LocalQueueView:
 def cluster_queue_view(obj: object) -> ClusterQueueView:
     """Read a ClusterQueue; a queue of a cohort may borrow without bound where it sets no limit."""
     spec = mapping(obj, "spec")
+    active = conditions_of(mapping(obj, "status")).get("Active")
     borrows = bool(text(spec.get("cohortName")) or text(spec.get("cohort")))
     most: dict[str, int | None] = {}
     for group in entries(spec.get("resourceGroups")):
@@ -83,5 +89,6 @@ def cluster_queue_view(obj: object) -> ClusterQueueView:
     return ClusterQueueView(
         name=text(mapping(obj, "metadata").get("name")),
         stopped=text(spec.get("stopPolicy")) in ("Hold", "HoldAndDrain"),
+        inactive=active.reason if active is not None and active.status == "False" else "",
         most=most,
     )

@@ -109,22 +109,43 @@ def _workload_verdict(case: Case, workload: WorkloadView, lacks: tuple[str, ...]
         return Verdict(
             "quota", f"Kueue's {queue} is stopped (stopPolicy); the worker waits until it is opened", None, lacks
         )
+    if cluster_queue is not None and cluster_queue.inactive:
+        message = f"Kueue's {queue} is not active ({cluster_queue.inactive}); put its ClusterQueue {cluster_queue.name!r} right"
+        return Verdict("quota", message, False, lacks)
     if cluster_queue is not None and (over := _over_the_most(case.pod, cluster_queue)):
         most = "; ".join(
             f"{words(name, case.pod.requests[name])}, and at most {words(name, over[name])}" for name in over
         )
         message = f"one worker needs {most} can be had in Kueue's {queue}; ask for less, or raise its quota"
         return Verdict("quota", message, False, lacks)
+    return _reserved_verdict(workload, queue, cluster_queue is not None, lacks)
+
+
+def _reserved_verdict(workload: WorkloadView, queue: str, queue_is_known: bool, lacks: tuple[str, ...]) -> Verdict:
+    """Say what Kueue's own condition says, where the queues themselves show nothing wrong."""
     reserved = workload.conditions.get("QuotaReserved")
     if reserved is not None and reserved.status == "True":
         message = f"Kueue has reserved quota in {queue}, and waits for its admission checks to let the worker start"
         return Verdict("quota", message, None, lacks)
-    if reserved is not None and reserved.reason == "Inadmissible":
-        message = f"Kueue's {queue} cannot admit the worker as things are; look at its Workload {workload.name}"
-        return Verdict("quota", message, None if lacks else False, lacks)
-    met = True if cluster_queue is not None else None
+    match reserved.reason if reserved is not None else "":
+        case "Inadmissible":
+            message = f"Kueue's {queue} cannot admit the worker as things are; look at its Workload {workload.name}"
+            return Verdict("quota", message, None if lacks else False, lacks)
+        case "ExceedsMaxQuota":
+            message = f"one worker needs more than Kueue's {queue} can ever give; ask for less, or raise its quota"
+            return Verdict("quota", message, False, lacks)
+        case "NoMatchingFlavor":
+            message = (
+                f"no flavor of Kueue's {queue} suits the worker's node selector and tolerations; correct the class"
+            )
+            return Verdict("quota", message, False, lacks)
+        case "TopologyPlacementFailed":
+            message = (
+                f"Kueue finds no place for the worker in the topology of {queue}; look at its Workload {workload.name}"
+            )
+            return Verdict("quota", message, None, lacks)
     message = f"Kueue's {queue} has no quota left for the worker; it starts as soon as others of the queue end"
-    return Verdict("quota", message, met, lacks)
+    return Verdict("quota", message, True if queue_is_known else None, lacks)
 
 
 def _workload_of(case: Case) -> WorkloadView | None:

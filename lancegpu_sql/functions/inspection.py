@@ -53,9 +53,7 @@ def inspect_file(
     LoadTimeout
         It took longer than `timeout_seconds`.
     """
-    file = Path(path).expanduser().resolve()
-    if not file.is_file() or file.suffix != ".py":
-        raise InvalidFunction(f"{path} is no Python file: give the path of a .py file that defines Functions.")
+    file = _file_of(path)
     # -P: the folder that the caller stands in is not the file's.
     command = [sys.executable, "-P", "-m", "lancegpu_sql.functions.inspection", str(file), *([name] if name else [])]
     here = str(Path(__file__).parents[2])
@@ -77,6 +75,17 @@ def inspect_file(
     return _answer(path, process)
 
 
+def _file_of(path: str | os.PathLike[str]) -> Path:
+    try:
+        file = Path(path).expanduser().resolve()
+        if file.is_file() and file.suffix == ".py":
+            return file
+        reason = "is no Python file"
+    except (OSError, RuntimeError, ValueError) as exc:  # too long, a zero byte, the home of nobody
+        reason = f"cannot be looked at ({exc.strerror if isinstance(exc, OSError) else exc})"
+    raise InvalidFunction(f"{path} {reason}: give the path of a .py file that defines Functions.")
+
+
 def _answer(path: str | os.PathLike[str], process: subprocess.CompletedProcess[bytes]) -> tuple[Definition, ...]:
     try:
         answer = json.loads(process.stdout)
@@ -85,12 +94,29 @@ def _answer(path: str | os.PathLike[str], process: subprocess.CompletedProcess[b
         raise LoadFailed(
             f"{path} ended its process (exit status {process.returncode}) while it was imported.", user_traceback=told
         ) from None
-    if "error" in answer:
-        raise getattr(errors, answer["error"])(answer["message"], **answer["facts"])
-    return tuple(
-        Definition(FunctionVersion.model_validate(each["version"]), base64.b64decode(each["payload"]))
-        for each in answer["functions"]
-    )
+    try:
+        if "error" not in answer:
+            return tuple(
+                Definition(FunctionVersion.model_validate(each["version"]), base64.b64decode(each["payload"]))
+                for each in answer["functions"]
+            )
+        problem = _error_of(answer)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        raise LoadFailed(
+            f"{path} answered in the place of the process that imported it; a file of Functions is to define them and to "
+            "write nothing but to standard output."
+        ) from exc
+    raise problem
+
+
+def _error_of(answer: dict[str, Any]) -> LanceGpuError:
+    """Read the error of an answer, which the file's own code may have written."""
+    kind = getattr(errors, answer["error"])
+    if not (isinstance(kind, type) and issubclass(kind, LanceGpuError)):
+        raise TypeError(f"{kind!r} is none of our errors")
+    taken = ("message", "facts", *dir(LanceGpuError))
+    facts = {name: fact for name, fact in answer["facts"].items() if name.isidentifier() and name not in taken}
+    return kind(str(answer["message"]), **facts)
 
 
 def _inspected(file: Path, name: str | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from lancegpu_sql.functions.inspection import inspect_file
 from lancegpu_sql.functions.loading import load
 
 FUNCTIONS = """
+import json
 import os
 from lancegpu_sql import function
 
@@ -123,3 +125,32 @@ def test_a_file_without_what_is_wanted_says_what_to_write(
 ) -> None:
     with pytest.raises(InvalidFunction, match=says):
         inspect_file(written(tmp_path, text, file), name)
+
+
+ANSWERS = [
+    {"error": "__class__", "message": "x", "facts": {}},
+    {"error": "annotations", "message": "x", "facts": {}},
+    {"error": "InvalidFunction"},
+    {"error": "InvalidFunction", "message": "x", "facts": []},
+    {"functions": [{"version": {}, "payload": ""}]},
+    {"functions": 5},
+    [],
+    5,
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=str)
+def test_a_file_that_answers_itself_is_refused(tmp_path: Path, answer: object) -> None:
+    text = json.dumps(answer)
+    path = written(
+        tmp_path,
+        f"import os\nfor fd in range(3, 9):\n    try:\n        os.write(fd, {text!r}.encode())\n    except OSError:\n        pass\nos._exit(0)\n",
+    )
+    with pytest.raises(LoadFailed, match="answered in the place of"):
+        inspect_file(path)
+
+
+@pytest.mark.parametrize("path", ["x" * 5000 + ".py", "a\0b.py", "~nobody-of-that-name/f.py", "/tmp"])
+def test_what_is_no_file_is_refused(path: str) -> None:
+    with pytest.raises(InvalidFunction, match=r"give the path of a \.py file"):
+        inspect_file(path)

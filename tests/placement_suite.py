@@ -105,11 +105,30 @@ class PlacementSuite:
     def lose(self) -> Callable[[Asked], None]:
         raise NotImplementedError
 
+    # What differs: where devices come from, and in what words a placement speaks of them.
+
+    logger = "lancegpu_sql.placement.watch"
+
+    def gpu_class(self, name: str = "l4", devices: int = 1, max_workers: int | None = None) -> GpuClass:
+        """A class of so many devices."""
+        return gpu_class(name, devices, max_workers)
+
+    def are_the_devices(self, devices: Iterable[str], name: str, count: int) -> bool:
+        """Whether these are all devices of a class, each once."""
+        return sorted(devices) == [f"simulated:{name}/{number}" for number in range(count)]
+
+    def words_for(self, holder: Asked, owner: str) -> str:
+        """How a message names a device in use."""
+        return f"simulated:l4/0 by {owner}"
+
+    no_device = ("no_device", "GPU class 'l4' has no devices")
+    too_large = "has 1 device"
+
     @pytest.fixture(autouse=True)
     def _no_fault_of_our_own(self, caplog: pytest.LogCaptureFixture, placement: Placement) -> Iterator[None]:
         yield
         placement.close()
-        assert [record.message for record in caplog.records if record.name == "lancegpu_sql.placement.watch"] == []
+        assert [record.message for record in caplog.records if record.name == self.logger] == []
 
     @pytest.fixture
     def ask(self, placement: Placement) -> Ask:
@@ -120,14 +139,14 @@ class PlacementSuite:
         assert asked.next(Ready).devices == ()
 
     def test_a_cpu_worker_starts_while_all_devices_are_in_use(self, ask: Ask) -> None:
-        ask(gpu_class()).next(Ready)
+        ask(self.gpu_class()).next(Ready)
         ask(None).next(Ready)
 
     def test_a_gpu_worker_starts_on_a_device_of_its_class(self, ask: Ask) -> None:
-        assert ask(gpu_class("l4")).next(Ready).devices == ("simulated:l4/0",)
+        assert self.are_the_devices(ask(self.gpu_class("l4")).next(Ready).devices, "l4", 1)
 
     def test_a_worker_is_starting_before_it_is_ready(self, ask: Ask) -> None:
-        asked = ask(gpu_class())
+        asked = ask(self.gpu_class())
         asked.next(Starting)
         asked.next(Ready)
 
@@ -141,105 +160,109 @@ class PlacementSuite:
         assert ready.token not in repr(ready)
 
     def test_no_device_is_given_twice(self, ask: Ask) -> None:
-        devices = [ask(gpu_class(devices=3)).next(Ready).devices for _ in range(3)]
-        assert sorted(devices) == [("simulated:l4/0",), ("simulated:l4/1",), ("simulated:l4/2",)]
+        devices = [ask(self.gpu_class(devices=3)).next(Ready).devices for _ in range(3)]
+        assert self.are_the_devices([device for (device,) in devices], "l4", 3)
 
     def test_a_request_waits_while_all_devices_are_in_use_and_says_by_whom(self, ask: Ask) -> None:
-        ask(gpu_class(), owner="job 7 (refresh of reviews.score)").next(Ready)
-        message = ask(gpu_class()).next(Waiting)
+        holder = ask(self.gpu_class(), owner="job 7 (refresh of reviews.score)")
+        holder.next(Ready)
+        message = ask(self.gpu_class()).next(Waiting)
         assert message.reason == "in_use"
         assert message.can_be_met is True
-        assert "simulated:l4/0 by job 7 (refresh of reviews.score)" in message.message
+        assert self.words_for(holder, "job 7 (refresh of reviews.score)") in message.message
 
     def test_the_message_names_the_job_that_uses_the_worker_now(self, ask: Ask) -> None:
-        holder = ask(gpu_class(), owner="job 7")
+        holder = ask(self.gpu_class(), owner="job 7")
         holder.next(Ready)
         holder.ticket.assign("8", "job 8")
-        assert "by job 8" in ask(gpu_class()).next(Waiting).message
+        assert "by job 8" in ask(self.gpu_class()).next(Waiting).message
 
     def test_a_waiting_request_is_told_when_another_job_takes_over_the_worker(self, ask: Ask) -> None:
-        holder, waiter = ask(gpu_class(), owner="job 7"), ask(gpu_class())
+        holder, waiter = ask(self.gpu_class(), owner="job 7"), ask(self.gpu_class())
         waiter.next(Waiting)
         holder.ticket.assign("8", "job 8")
         assert "by job 8" in waiter.next(Waiting).message
 
     def test_a_request_starts_when_a_device_is_free(self, ask: Ask) -> None:
-        holder, waiter = ask(gpu_class()), ask(gpu_class())
+        holder, waiter = ask(self.gpu_class()), ask(self.gpu_class())
         waiter.next(Waiting)
         holder.release()
-        assert waiter.next(Ready).devices == ("simulated:l4/0",)
+        assert self.are_the_devices(waiter.next(Ready).devices, "l4", 1)
 
     def test_the_oldest_request_is_served_first(self, ask: Ask) -> None:
-        holder, older, younger = ask(gpu_class()), ask(gpu_class()), ask(gpu_class())
+        holder, older, younger = ask(self.gpu_class()), ask(self.gpu_class()), ask(self.gpu_class())
         assert "1 older request before it" in younger.next(Waiting).message
         holder.release()
         older.next(Ready)
         assert not any(isinstance(event, Ready) for event in younger.events.taken())
 
     def test_an_older_request_that_comes_late_goes_first(self, placement: Placement, ask: Ask) -> None:
-        late = request_for(gpu_class())
-        holder, younger = ask(gpu_class()), ask(gpu_class())
-        older = Asked(placement, late)
+        late = request_for(self.gpu_class())
+        holder = ask(self.gpu_class())
+        holder.next(Ready)
+        younger, older = ask(self.gpu_class()), Asked(placement, late)
         waiting([younger, older])
         holder.release()
         older.next(Ready)
 
     def test_a_request_for_two_devices_gets_two(self, ask: Ask) -> None:
-        assert len(ask(gpu_class(devices=2), gpus=2).next(Ready).devices) == 2
+        assert len(ask(self.gpu_class(devices=2), gpus=2).next(Ready).devices) == 2
 
     def test_a_request_for_two_devices_is_not_starved_by_requests_for_one(self, ask: Ask) -> None:
-        pair = gpu_class(devices=2)
-        first, both, later = ask(pair), ask(pair, gpus=2), ask(pair)
+        pair = self.gpu_class(devices=2)
+        first = ask(pair)
+        first.next(Ready)
+        both, later = ask(pair, gpus=2), ask(pair)
         waiting([both, later])
         first.release()
         assert len(both.next(Ready).devices) == 2
 
     def test_a_request_for_more_devices_than_there_are_waits_and_says_that(self, ask: Ask) -> None:
-        message = ask(gpu_class(devices=1), gpus=2).next(Waiting)
+        message = ask(self.gpu_class(devices=1), gpus=2).next(Waiting)
         assert message.reason == "too_large"
         assert message.can_be_met is False
-        assert "has 1 device" in message.message
+        assert self.too_large in message.message
 
     def test_a_request_that_cannot_be_met_holds_nobody_up(self, ask: Ask) -> None:
-        ask(gpu_class(), gpus=2).next(Waiting)
-        ask(gpu_class()).next(Ready)
+        ask(self.gpu_class(), gpus=2).next(Waiting)
+        ask(self.gpu_class()).next(Ready)
 
     def test_a_class_without_devices_waits_and_says_that(self, ask: Ask) -> None:
-        message = ask(gpu_class(devices=0)).next(Waiting)
-        assert message.reason == "no_device"
+        message = ask(self.gpu_class(devices=0)).next(Waiting)
+        assert message.reason == self.no_device[0]
         assert message.can_be_met is False
-        assert "GPU class 'l4' has no devices" in message.message
+        assert self.no_device[1] in message.message
 
     def test_a_class_allows_no_more_workers_than_its_limit(self, ask: Ask) -> None:
-        limited = gpu_class(devices=2, max_workers=1)
+        limited = self.gpu_class(devices=2, max_workers=1)
         holder, waiter = ask(limited), ask(limited)
         assert waiter.next(Waiting).reason == "max_workers"
         holder.release()
         waiter.next(Ready)
 
     def test_classes_do_not_share_simulated_devices(self, ask: Ask) -> None:
-        ask(gpu_class("l4")).next(Ready)
-        ask(gpu_class("a100")).next(Ready)
+        ask(self.gpu_class("l4")).next(Ready)
+        ask(self.gpu_class("a100")).next(Ready)
 
     def test_a_holder_is_told_that_its_device_is_wanted(self, ask: Ask) -> None:
-        holder = ask(gpu_class())
+        holder = ask(self.gpu_class())
         holder.next(Ready)
-        ask(gpu_class())
+        ask(self.gpu_class())
         holder.next(Wanted)
         assert holder.ticket.wanted
 
     def test_a_holder_is_not_wanted_for_what_it_does_not_have(self, ask: Ask) -> None:
-        idle = ask(gpu_class("a100"))
+        idle = ask(self.gpu_class("a100"))
         idle.next(Ready)
-        busy = ask(gpu_class("l4"))
-        ask(gpu_class("l4"))
+        busy = ask(self.gpu_class("l4"))
+        ask(self.gpu_class("l4"))
         busy.next(Wanted)
         assert not idle.ticket.wanted
 
     def test_a_holder_is_not_wanted_by_what_can_never_be_met(self, ask: Ask) -> None:
-        holder = ask(gpu_class())
+        holder = ask(self.gpu_class())
         holder.next(Ready)
-        ask(gpu_class(), gpus=2).next(Waiting)
+        ask(self.gpu_class(), gpus=2).next(Waiting)
         assert not holder.ticket.wanted
 
     def test_a_device_is_given_up_by_a_listener_that_hears_it_is_wanted(self, placement: Placement, ask: Ask) -> None:
@@ -249,8 +272,8 @@ class PlacementSuite:
             if isinstance(event, Wanted):
                 tickets[0].release()
 
-        tickets.append(placement.ask(request_for(gpu_class()), give_up))
-        ask(gpu_class()).next(Ready)
+        tickets.append(placement.ask(request_for(self.gpu_class()), give_up))
+        ask(self.gpu_class()).next(Ready)
 
     def test_one_idle_worker_ends_for_one_request(self, placement: Placement, ask: Ask) -> None:
         tickets: list[Ticket] = []
@@ -265,14 +288,14 @@ class PlacementSuite:
             return note
 
         for number, inbox in enumerate(inboxes):
-            tickets.append(placement.ask(request_for(gpu_class(devices=2)), listener(number)))
+            tickets.append(placement.ask(request_for(self.gpu_class(devices=2)), listener(number)))
             inbox.next(Ready)
-        ask(gpu_class(devices=2)).next(Ready)
+        ask(self.gpu_class(devices=2)).next(Ready)
         told = [inbox.taken() for inbox in inboxes]
-        assert sorted(len(events) for events in told) == [0, 1]
+        assert sorted(len(events) for events in told) == [0, 1], told
 
     def test_a_released_request_does_not_start(self, ask: Ask) -> None:
-        holder, withdrawn, next_one = ask(gpu_class()), ask(gpu_class()), ask(gpu_class())
+        holder, withdrawn, next_one = ask(self.gpu_class()), ask(self.gpu_class()), ask(self.gpu_class())
         withdrawn.next(Waiting)
         withdrawn.release()
         holder.release()
@@ -280,14 +303,14 @@ class PlacementSuite:
         assert not any(isinstance(event, Starting | Ready) for event in withdrawn.events.taken())
 
     def test_release_may_be_repeated(self, ask: Ask) -> None:
-        asked = ask(gpu_class())
+        asked = ask(self.gpu_class())
         asked.next(Ready)
         asked.release()
         asked.release()
-        ask(gpu_class()).next(Ready)
+        ask(self.gpu_class()).next(Ready)
 
     def test_a_lost_worker_is_told_and_frees_its_device(self, ask: Ask, lose: Callable[[Asked], None]) -> None:
-        holder, waiter = ask(gpu_class()), ask(gpu_class())
+        holder, waiter = ask(self.gpu_class()), ask(self.gpu_class())
         holder.next(Ready)
         lose(holder)
         assert holder.next(Lost).cause == "signal"
@@ -295,14 +318,14 @@ class PlacementSuite:
         holder.release()
 
     def test_free_workers_counts_what_would_start_now(self, placement: Placement, ask: Ask) -> None:
-        four = gpu_class(devices=4)
+        four = self.gpu_class(devices=4)
         ask(four).next(Ready)
         assert placement.free_workers(four, gpus=1, cpus=1) == 3
         assert placement.free_workers(four, gpus=2, cpus=1) == 1
         assert placement.free_workers(four, gpus=5, cpus=1) == 0
 
     def test_free_workers_keeps_to_the_limit_of_the_class(self, placement: Placement, ask: Ask) -> None:
-        limited = gpu_class(devices=4, max_workers=2)
+        limited = self.gpu_class(devices=4, max_workers=2)
         ask(limited).next(Ready)
         assert placement.free_workers(limited, gpus=1, cpus=1) == 1
 
@@ -317,7 +340,7 @@ class PlacementSuite:
         ask(None).next(Ready)
 
     def test_closing_ends_all(self, placement: Placement, ask: Ask) -> None:
-        holder, waiter = ask(gpu_class()), ask(gpu_class())
+        holder, waiter = ask(self.gpu_class()), ask(self.gpu_class())
         holder.next(Ready)
         placement.close()
         holder.release()
@@ -325,8 +348,10 @@ class PlacementSuite:
         placement.close()
 
     def test_a_request_keeps_its_age_when_it_is_asked_again(self, placement: Placement, ask: Ask) -> None:
-        first = request_for(gpu_class())
-        holder, younger = ask(gpu_class()), ask(gpu_class())
+        first = request_for(self.gpu_class())
+        holder = ask(self.gpu_class())
+        holder.next(Ready)
+        younger = ask(self.gpu_class())
         again = Asked(placement, replace(first, request_id="asked again"))
         again.next(Waiting)
         holder.release()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +14,13 @@ from applied import NO_ONE, need_for
 from cluster.pods import pod, running
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
+from placement_suite import Ask, Asked, PlacementSuite
 
 import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobState
-from lancegpu_sql.placement import GpuClass
+from lancegpu_sql.placement import GpuClass, Ready, Waiting
 from lancegpu_sql.placement.kubernetes import KubernetesPlacement
+from lancegpu_sql.placement.kubernetes.names import label_value
 from lancegpu_sql.workers import WorkerPool
 
 L4 = GpuClass(name="l4", node_selector={"pool": "l4"})
@@ -93,3 +97,54 @@ def test_a_refresh_waits_for_the_only_gpu_and_goes_on_when_it_is_free(
     api.delete("Pod", "foreign", namespace)
     assert job.wait(60).rows_assigned == 3
     assert database.open_table("numbers").to_arrow(["twice"])["twice"].to_pylist() == [2, 4, 6]
+
+
+class TestKubernetesPlacement(PlacementSuite):
+    """What every placement does, with devices of process nodes."""
+
+    logger = "lancegpu_sql.placement.kubernetes.loop"
+    no_device = ("no_matching_node", "l4")
+    too_large = "1"
+
+    @pytest.fixture
+    def placement(self, place: Place) -> KubernetesPlacement:
+        return place(python=str(Path(__file__).parent / "stand_in_worker.py"))
+
+    @pytest.fixture(autouse=True)
+    def _nodes(self, process_node: AddProcessNode) -> None:
+        self._add = process_node
+        self._made: set[str] = set()
+        self._cpu()
+
+    def _cpu(self) -> None:
+        self._add("cpu-1", labels={"pool": "cpu"})
+
+    def gpu_class(self, name: str = "l4", devices: int = 1, max_workers: int | None = None) -> GpuClass:
+        if devices and name not in self._made:
+            self._made.add(name)
+            self._add(f"{name}-1", gpus=devices, labels={"pool": name})
+        return GpuClass(name=name, max_workers=max_workers, node_selector={"pool": name})
+
+    def are_the_devices(self, devices: Iterable[str], name: str, count: int) -> bool:
+        found = list(devices)
+        return len(set(found)) == len(found) == count and all(one.startswith(f"{name}-1/") for one in found)
+
+    def words_for(self, holder: Asked, owner: str) -> str:
+        return f"by job {label_value(holder.ticket.request.job_id)}"
+
+    def test_free_workers_counts_what_would_start_now(self, placement: KubernetesPlacement, ask: Ask) -> None:
+        """One at a time: what is free in a cluster is not looked at for a hint."""
+        one = self.gpu_class(devices=1)
+        assert placement.free_workers(one, gpus=1, cpus=1) == 1
+        ask(one).next(Ready)
+        ask(one).next(Waiting)
+        assert placement.free_workers(one, gpus=1, cpus=1) == 0
+
+    @pytest.fixture
+    def lose(self, cluster: RunningCluster, namespace: str) -> Callable[[Asked], None]:
+        def lose(asked: Asked) -> None:
+            found = cluster.client().get("Pod", asked.ticket.pod_name, namespace)
+            container = found["status"]["containerStatuses"][0]["containerID"]
+            os.kill(int(container.rpartition("/")[2]), signal.SIGKILL)
+
+        return lose

@@ -35,7 +35,12 @@ class Charge:
     """The attempts to make it have ended, one way or the other."""
     gone: threading.Event = field(default_factory=threading.Event)
     """It is no more, and what it held is free."""
+    retry: threading.Event = field(default_factory=threading.Event)
+    """Something has changed that kept it from being made."""
+    template: dict[str, Any] | None = None
+    """The claim template that it refers to, where its class has one."""
     has_secret: bool = False
+    leaving: bool = False
     placed: bool = False
     knocking: bool = False
 

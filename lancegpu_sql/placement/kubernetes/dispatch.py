@@ -6,25 +6,36 @@ import os
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from lancegpu_sql.errors import ClusterForbidden, InvalidPlacement, PlacementError
+from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge
 from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.door import NoAnswer, await_door
-from lancegpu_sql.placement.kubernetes.fairness import Held, Stage, held_back, rightful, wanted
+from lancegpu_sql.placement.kubernetes.fairness import Held, Stage, Standing, held_back, rightful, wanted
 from lancegpu_sql.placement.kubernetes.household import BEAT_SECONDS, PLACEMENT_LABEL, Household, placement_selector
 from lancegpu_sql.placement.kubernetes.lifecycle import LOADING, Leaving, Running, Unplaced
 from lancegpu_sql.placement.kubernetes.loop import Loop
-from lancegpu_sql.placement.kubernetes.names import OWNER_LABEL, database_labels, job_labels, selector
+from lancegpu_sql.placement.kubernetes.names import (
+    CLASS_LABEL,
+    JOB_LABEL,
+    OWNER_LABEL,
+    database_labels,
+    job_labels,
+    label_value,
+    selector,
+)
+from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
 from lancegpu_sql.placement.kubernetes.sender import Sender
 from lancegpu_sql.placement.kubernetes.sight import Sight
-from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
-from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
+from lancegpu_sql.placement.kubernetes.ticket import ROOM_REASONS, KubernetesTicket
+from lancegpu_sql.placement.kubernetes.views import PodView, QuotaView, pod_view
 from lancegpu_sql.placement.kubernetes.watch import Watch
 from lancegpu_sql.placement.request import Lost, Ready, Refused, RequestState, Starting, Waiting
 
@@ -33,6 +44,12 @@ _DOOR_SECONDS = 120.0
 
 _DIAGNOSIS_EVERY_SECONDS = 0.2
 _SILENT_SCHEDULER_SECONDS = 2.0
+
+_SCHEDULING_SECONDS = 5.0
+"""How long the scheduler may take to give away what a worker has freed, before another one is asked to go."""
+
+_FULL_SECONDS = 30.0
+"""How long a class that had no room is not tried for more workers than a job needs."""
 
 
 class Dispatch:
@@ -50,6 +67,10 @@ class Dispatch:
         self._charges: dict[str, Charge] = {}  # by name
         self._held: dict[str, Held] = {}
         self._beating = False
+        self._trouble: PlacementError | None = None
+        self._quotas: tuple[QuotaView, ...] = ()
+        self._full_until: dict[str, float] = {}
+        self._freed: list[tuple[Standing, float]] = []
         self._image_trouble_since: dict[str, float] = {}
         self._closed = False
         self._process_id = os.getpid()
@@ -89,7 +110,10 @@ class Dispatch:
         with self._lock:
             self._tickets.pop(ticket.request.request_id, None)
             self._charges.pop(charge.name, None)
+            if ticket.stage is Stage.PLACED and ticket.request.gpu_class is not None:
+                self._freed.append((ticket.standing(), time.monotonic() + _SCHEDULING_SECONDS))
         self.loop.call(self._review)
+        self.loop.call_in(_SCHEDULING_SECONDS + 0.1, "freed", self._review)
 
     def relabel(self, ticket: KubernetesTicket) -> None:
         """Say anew for whom a ticket's pod works."""
@@ -100,6 +124,10 @@ class Dispatch:
         """All requests that are not over."""
         with self._lock:
             return tuple(self._tickets.values())
+
+    def was_full(self, gpu_class: str) -> bool:
+        """Whether a worker of that class waited for room a moment ago."""
+        return self._full_until.get(gpu_class, 0.0) > time.monotonic()
 
     def seen_pods(self) -> tuple[PodView, ...]:
         """All pods of the database, those of other processes too."""
@@ -140,8 +168,10 @@ class Dispatch:
 
     def troubled(self, problem: PlacementError | None) -> None:
         """The cluster cannot be watched at present."""
-        if problem is not None:
-            self.loop.call(partial(self._tell_trouble, problem))
+        with self._lock:
+            self._trouble = None if problem is None or problem.retryable else problem
+        if self._trouble is not None:
+            self.loop.call(self._review)
 
     # On the loop.
 
@@ -151,8 +181,11 @@ class Dispatch:
             if self._closed:
                 return
             tickets = dict(self._tickets)
-        standings = [ticket.standing() for ticket in tickets.values() if ticket.request.gpu_class is not None]
-        self._held = dict(held_back(standings))
+            forbidden = self._trouble
+        if forbidden is not None:
+            self._refuse_all(forbidden)
+            return
+        self._held = dict(held_back(self._standings(tickets)))
         for ticket in sorted(tickets.values(), key=lambda one: one.request.asked_at):
             if ticket.is_over:
                 continue
@@ -161,11 +194,18 @@ class Dispatch:
                 self._begin(ticket)
             elif held is not None:
                 ticket.wait(_why_held(ticket, held, tickets))
-        chosen = wanted(standings)
+        chosen = wanted(self._standings(tickets))
         for name, ticket in tickets.items():
             if ticket.stage is Stage.PLACED and not ticket.is_over:
-                ticket.want(name in chosen)
+                ticket.want(name in chosen or ticket.charge.leaving)
         self._mind_the_sight(tickets)
+
+    def _standings(self, tickets: dict[str, KubernetesTicket]) -> list[Standing]:
+        with self._lock:
+            self._freed = [one for one in self._freed if one[1] > time.monotonic()]
+            freed = [standing for standing, _ in self._freed]
+        own = [ticket.standing() for ticket in tickets.values() if ticket.request.gpu_class is not None]
+        return own + self._standings_elsewhere(tickets) + freed
 
     def _begin(self, ticket: KubernetesTicket) -> None:
         charge = ticket.charge
@@ -205,6 +245,8 @@ class Dispatch:
                     ticket = self._placed(charge, ticket)
                     self._knock(charge, ticket, pod_ip)
                 case Leaving():
+                    # Who has it should take it no new work; it finishes the call that runs, or hands it back.
+                    charge.leaving = True
                     ticket.want(True)
                 case Lost():
                     self._lose(charge, ticket, event)
@@ -235,6 +277,11 @@ class Dispatch:
             return ticket
         charge.placed = True
         with self._lock:
+            # What had become free may be what it got.
+            gpu_class = ticket.standing().gpu_class
+            found = next((one for one in self._freed if one[0].gpu_class == gpu_class), None)
+            if found is not None:
+                self._freed.remove(found)
             standings = [one.standing() for one in self._tickets.values() if not one.is_over]
             heir = self._tickets[rightful(standings, ticket.request.request_id)] if not ticket.is_over else ticket
             if heir is not ticket:
@@ -367,15 +414,27 @@ class Dispatch:
         if not waiting or not self._sight.is_clear:
             return
         cluster, now = self._sight.view(self.seen_pods()), datetime.now(UTC)
+        quotas_changed, self._quotas = cluster.quotas != self._quotas, cluster.quotas
         for ticket in waiting:
             # A pod that a quota keeps from being made is looked at as it would be.
             pod = ticket.charge.view or pod_view(ticket.charge.body)
             before = ticket.standing()
             found = diagnose(pod, cluster, ticket.request.gpu_class, ticket.request, now)
-            ticket.wait(found)
+            ticket.wait(self._with_queue(ticket, found, waiting))
             self._mind_the_image(ticket, found)
+            if quotas_changed:
+                ticket.charge.retry.set()
+            if found.reason in ROOM_REASONS and ticket.request.gpu_class is not None:
+                self._full_until[ticket.request.gpu_class.name] = time.monotonic() + _FULL_SECONDS
             if ticket.standing() != before:
                 self.loop.call(self._review)
+
+    def _with_queue(self, ticket: KubernetesTicket, found: Waiting, waiting: list[KubernetesTicket]) -> Waiting:
+        older = [one for one in waiting if _same_class(one, ticket) and one.standing().age < ticket.standing().age]
+        if found.reason not in ROOM_REASONS or not older:
+            return found
+        detail = {**found.detail, "older_requests": [one.owner for one in older]}
+        return replace(found, message=f"{found.message}{_queue_words(len(older))}", detail=detail)
 
     def _mind_the_image(self, ticket: KubernetesTicket, found: Waiting) -> None:
         """An image that cannot be pulled for long is no matter of waiting."""
@@ -391,10 +450,26 @@ class Dispatch:
             del self._image_trouble_since[name]
             self._give_up(ticket.charge, ticket, InvalidPlacement(found.message, pod=name))
 
-    def _tell_trouble(self, problem: PlacementError) -> None:
-        if isinstance(problem, ClusterForbidden):
-            for ticket in tuple(self._tickets.values()):
+    def _refuse_all(self, problem: PlacementError) -> None:
+        """Nothing can be had from a cluster whose pods cannot be watched."""
+        for ticket in self.tickets():
+            if not ticket.is_over and ticket.stage is not Stage.PLACED:
                 self._give_up(ticket.charge, ticket, problem)
+
+    def _standings_elsewhere(self, tickets: dict[str, KubernetesTicket]) -> list[Standing]:
+        """Return how the requests of other processes on this database stand, as far as their pods tell."""
+        classes = {
+            label_value(gpu_class.name): gpu_class
+            for ticket in tickets.values()
+            if (gpu_class := ticket.request.gpu_class) is not None
+        }
+        found = []
+        for view in self.seen_pods():
+            gpu_class = classes.get(view.labels.get(CLASS_LABEL, ""))
+            mine = view.labels.get(PLACEMENT_LABEL) == self.household.placement
+            if gpu_class is not None and not mine and not view.ended:
+                found.append(_standing_of(view, gpu_class))
+        return found
 
     # Life and death of placements.
 
@@ -422,10 +497,10 @@ def _why_held(ticket: KubernetesTicket, held: Held, tickets: dict[str, Kubernete
     gpu_class = ticket.request.gpu_class
     assert gpu_class is not None
     older = [tickets[one].owner for one in held.older if one in tickets]
-    queue = f"; {len(older)} older request{'' if len(older) == 1 else 's'} before it" if older else ""
+    queue = _queue_words(len(older))
     if held.by_limit:
         number = gpu_class.max_workers or 0
-        owners = {one.owner for one in tickets.values() if _holds(one, ticket) and one.stage is not Stage.HELD}
+        owners = {one.owner for one in tickets.values() if _same_class(one, ticket) and one.stage is not Stage.HELD}
         message = (
             f"GPU class {gpu_class.name!r} allows {number} worker{'' if number == 1 else 's'} at a time, in use by "
             f"{', '.join(sorted(owners)) or 'nobody'}; the worker starts as soon as one ends{queue}"
@@ -438,7 +513,28 @@ def _why_held(ticket: KubernetesTicket, held: Held, tickets: dict[str, Kubernete
     return Waiting("older_request", message, {"older_requests": older}, can_be_met=True)
 
 
-def _holds(one: KubernetesTicket, other: KubernetesTicket) -> bool:
+def _queue_words(older: int) -> str:
+    return f"; {older} older request{'' if older == 1 else 's'} before it" if older else ""
+
+
+def _standing_of(view: PodView, gpu_class: GpuClass) -> Standing:
+    stage = Stage.LEAVING if view.delete_by else Stage.PLACED if view.node else Stage.PLACING
+    if stage is Stage.PLACING and _scheduler_spoke(view):
+        stage = Stage.WAITING
+    amount = view.requests.get(gpu_class.resource_name, 0)
+    return Standing(
+        id=view.uid,
+        job_id=view.labels.get(JOB_LABEL, ""),
+        gpu_class=gpu_class.name,
+        gpus=amount // THOUSANDTHS or 1,
+        asked_at=view.created_at.timestamp() if view.created_at else 0.0,
+        stage=stage,
+        shape=f"another process's: {view.uid}",
+        max_workers=gpu_class.max_workers,
+    )
+
+
+def _same_class(one: KubernetesTicket, other: KubernetesTicket) -> bool:
     return (
         one.request.gpu_class is not None
         and other.request.gpu_class is not None

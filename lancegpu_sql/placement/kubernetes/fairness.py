@@ -40,6 +40,8 @@ class Standing:
     gpus: int
     asked_at: float
     stage: Stage
+    arrival: int = 0
+    """Counts the requests as they come; a request that is asked again is older than it came."""
     shape: str = ""
     for_room: bool = True
     max_workers: int | None = None
@@ -114,7 +116,7 @@ def rightful(standings: Iterable[Standing], placed: str) -> str:
         for one in standings
         if one.gpu_class == mine.gpu_class
         and one.shape == mine.shape
-        and one.stage in (Stage.PLACING, Stage.WAITING)
+        and (one.stage is Stage.WAITING or (one.stage is Stage.PLACING and one.arrival < mine.arrival))
         and one.age < mine.age
     ]
     return min(rivals, key=lambda one: one.age, default=mine).id

@@ -107,6 +107,7 @@ class Household:
                 if exc.facts["status"] != 409:
                     raise
                 made = self._cluster.patch("ConfigMap", self.name, {"data": self._entry()})
+        # As an owner reference has them.
         return {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": made["metadata"]["uid"]}
 
     def _entry(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.dispatch import Dispatch
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
-from lancegpu_sql.placement.kubernetes.manifest import worker_pod
+from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.names import worker_name
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.request import WorkerRequest
@@ -73,7 +73,8 @@ class KubernetesPlacement:
     def free_workers(self, gpu_class: GpuClass | None, gpus: int, cpus: int) -> int:
         """Return how many workers like this, if asked for now, would start at once: a hint.
 
-        What is free in the cluster is not looked at for a hint: while nothing of the class waits, one more may start.
+        What is free in the cluster is not looked at for a hint. One more worker may start unless one of the class waits,
+        or did a moment ago.
         """
         del gpus, cpus
         if gpu_class is None:
@@ -81,9 +82,9 @@ class KubernetesPlacement:
         dispatch = self._open()
         tickets = [one for one in dispatch.tickets() if not one.is_over]
         mine = [one for one in tickets if one.request.gpu_class and one.request.gpu_class.name == gpu_class.name]
-        waiting = any(one.waiting is not None and one.standing().waits_for_room for one in mine)
-        limit = 1 if gpu_class.max_workers is None else gpu_class.max_workers - len(mine)
-        return 0 if waiting else max(0, min(1, limit))
+        if dispatch.was_full(gpu_class.name) or any(one.standing().waits_for_room for one in mine):
+            return 0
+        return 1 if gpu_class.max_workers is None else max(0, min(1, gpu_class.max_workers - len(mine)))
 
     def close(self) -> None:
         """Release every ticket. The placement cannot be used afterwards."""
@@ -106,7 +107,10 @@ class KubernetesPlacement:
         name = worker_name(request)
         body = worker_pod(request, self.config, name=name, secret_name=name, owner=None, database=dispatch.database)
         body["metadata"]["labels"][PLACEMENT_LABEL] = dispatch.household.placement
-        return Charge(name, body, shape_of(body))
+        template = None
+        if request.gpu_class is not None:
+            template = claim_template(request.gpu_class, request.gpus, owner=None, database=dispatch.database)
+        return Charge(name, body, shape_of(body), template=template)
 
     def _open(self) -> Dispatch:
         with self._lock:

@@ -17,6 +17,7 @@ from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.crew import Crew
 from lancegpu_sql.placement.kubernetes.household import Household
 from lancegpu_sql.placement.kubernetes.manifest import worker_secret
+from lancegpu_sql.placement.kubernetes.refusal import explain, is_for_lack_of_quota
 from lancegpu_sql.placement.kubernetes.watch import Backoff
 
 _log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Sender:
         self._household = household
         self._authority = authority
         self._crew = Crew(_THREADS, "lancegpu-kubernetes-call")
+        self._templates: set[str] = set()
         self._closing = threading.Event()
 
     def begin(
@@ -81,6 +83,7 @@ class Sender:
     def begin_end(self, charge: Charge, grace_seconds: float) -> None:
         """Tell the cluster to end a pod."""
         charge.given_up.set()
+        charge.retry.set()
         charge.story.expect_end()
         charge.sent.wait()
         if charge.uid and not charge.gone.is_set():
@@ -121,26 +124,36 @@ class Sender:
                 owner = self._household.owner()
                 if not charge.has_secret:
                     charge.has_secret = True
-                    self._create("Secret", charge, self._secret(charge, owner))
-                reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
-                charge.body["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
-                return self._create("Pod", charge, charge.body)
+                    self._create("Secret", charge.name, self._secret(charge, owner))
+                self._make_template(charge, owner)
+                charge.body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+                return self._create("Pod", charge.name, charge.body)
             except ClusterUnreachable as exc:
                 on_held_up(exc)
                 charge.given_up.wait(backoff.after(exc))
             except ClusterForbidden as exc:
-                if not is_for_lack_of_quota(exc):
-                    raise
+                if not is_for_lack_of_quota(self._cluster, charge.body, exc):
+                    raise explain(self._cluster, charge.body, exc) from exc
                 on_held_up(exc)
-                charge.given_up.wait(_QUOTA_PAUSE_SECONDS)
+                charge.retry.wait(_QUOTA_PAUSE_SECONDS)
+                charge.retry.clear()
         return None
 
-    def _create(self, kind: str, charge: Charge, body: Mapping[str, Any]) -> JsonObject:
+    def _make_template(self, charge: Charge, owner: Mapping[str, Any]) -> None:
+        """Make the claim template that all workers of the class share, once."""
+        if charge.template is None or charge.template["metadata"]["name"] in self._templates:
+            return
+        name = charge.template["metadata"]["name"]
+        charge.template["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        self._create("ResourceClaimTemplate", name, charge.template)
+        self._templates.add(name)
+
+    def _create(self, kind: str, name: str, body: Mapping[str, Any]) -> JsonObject:
         try:
             return self._cluster.create(kind, body)
         except ClusterRefused as exc:
             # Names are unique: an object that exists is ours, made by a call whose answer was lost.
-            found = self._cluster.get(kind, charge.name) if exc.facts["status"] == 409 else None
+            found = self._cluster.get(kind, name) if exc.facts["status"] == 409 else None
             if found is not None:
                 return found
             if exc.facts["status"] in (400, 404, 422):
@@ -178,8 +191,3 @@ class Sender:
             charge.has_secret = False
             with suppress(PlacementError):
                 self._cluster.delete("Secret", charge.name)
-
-
-def is_for_lack_of_quota(exc: ClusterForbidden) -> bool:
-    """Tell whether a refusal is for a full ResourceQuota, which may have room later."""
-    return "exceeded quota" in str(exc.facts.get("said"))

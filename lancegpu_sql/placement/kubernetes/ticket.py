@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from typing import Protocol
@@ -21,6 +22,7 @@ from lancegpu_sql.placement.request import (
 )
 
 _log = logging.getLogger(__name__)
+_arrivals = itertools.count()
 
 
 class Site(Protocol):
@@ -43,6 +45,7 @@ class KubernetesTicket:
         self.request = request
         self.charge = charge
         self.stage = Stage.HELD
+        self.arrival = next(_arrivals)
         self.waiting: Waiting | None = None
         self.job_id, self.owner = request.job_id, request.owner
         self._listener = listener
@@ -112,6 +115,7 @@ class KubernetesTicket:
             gpus=self.request.gpus,
             asked_at=self.request.asked_at,
             stage=Stage.LEAVING if self.is_over else self.stage,
+            arrival=self.arrival,
             shape=self.charge.shape,
             for_room=waiting is None or (waiting.reason in ROOM_REASONS and waiting.can_be_met is not False),
             max_workers=None if gpu_class is None else gpu_class.max_workers,

@@ -131,6 +131,9 @@ class Watch(Generic[Picture]):
             except ClusterUnreachable as exc:
                 pause = backoff.after(exc)
                 self._audience.troubled(exc)
+            except PlacementError as exc:
+                pause = _LONGEST_PAUSE_SECONDS
+                self._audience.troubled(exc)
             except Exception as exc:
                 _log.exception("watching %s failed", self._kind)
                 self._version, pause = None, backoff.after(PlacementError(str(exc)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.options import ApplyOptions
@@ -93,4 +94,6 @@ class Fleet:
         )
 
     def _slot(self, *, stays: bool) -> Slot:
-        return Slot(self._board, self._need, self._pool, self._options, self._watch, stays=stays, on_result=self._grow)
+        # What a job would have beyond its first worker it asks for behind all who have none.
+        need = self._need if stays else replace(self._need, since=None)
+        return Slot(self._board, need, self._pool, self._options, self._watch, stays=stays, on_result=self._grow)

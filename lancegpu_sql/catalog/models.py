@@ -276,3 +276,14 @@ def new_job_id() -> str:
 def short_job_id(job_id: str) -> str:
     """Return the end of a job's id, enough of it to name the job; its beginning only says when it was made."""
     return job_id[-8:]
+
+
+def job_made_at(job_id: str) -> float | None:
+    """Return when a job's id was made, in seconds of `time.time`; None for a text that is no such id."""
+    try:
+        made = uuid.UUID(job_id)
+    except ValueError:
+        return None
+    if made.version != 7:
+        return None
+    return ((made.int >> 80) + (made.int >> 64 & 0xFFF) / 4096) / 1000

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lancegpu_sql.apply import ApplyOptions
-from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion
+from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_made_at
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput
 from lancegpu_sql.placement.gpu_class import GpuClass
@@ -84,6 +84,8 @@ def worker_need(
         env=function.env,
         job_id=job_id,
         owner=f"job {job_id} (refresh of {target.title}, process {os.getpid()})",
+        # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
+        since=job_made_at(job_id),
     )
 
 

@@ -24,6 +24,9 @@ class WorkerNeed:
         Where and with what it runs; see `WorkerRequest`.
     job_id, owner
         Who asks, for the messages of those who wait behind.
+    since
+        From when on a worker is wanted (seconds of `time.time`), which is its place among those who wait; None is from
+        the asking on.
     """
 
     load: FunctionLoad
@@ -33,6 +36,7 @@ class WorkerNeed:
     env: Mapping[str, str]
     job_id: str
     owner: str
+    since: float | None = None
 
     def met_by(self, other: WorkerNeed) -> bool:
         """Whether a worker started for `other` serves this need as well."""
@@ -54,5 +58,5 @@ class WorkerNeed:
             gpus=self.gpus,
             cpus=self.cpus,
             env=self.env,
-            asked_at=time.time(),
+            asked_at=time.time() if self.since is None else self.since,
         )

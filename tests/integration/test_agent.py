@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import signal
+import os
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pyarrow as pa
 import pytest
@@ -23,10 +28,12 @@ from refresh_kit import (
     status,
 )
 
-from lancegpu_sql import col
-from lancegpu_sql.catalog.models import JobState
+from lancegpu_sql import col, function
+from lancegpu_sql.catalog.models import JobRecord, JobState, ProcessIdentity
+from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import Database, JobHandle, Table
-from lancegpu_sql.errors import StillWaiting
+from lancegpu_sql.errors import Conflict, StillWaiting
+from lancegpu_sql.jobs import JobContext, JobRunner
 
 CLASSES = "gpu_classes: [{name: two, local: {simulated: 2}}]"
 
@@ -141,18 +148,138 @@ def test_a_killed_agents_job_is_taken_over_at_once_and_goes_on_from_its_checkpoi
     assert max(shop.calls.take()[key] for key in range(25)) == 1, "what was finished was computed again"
 
 
-@pytest.mark.parametrize("word", [signal.SIGTERM, signal.SIGINT])
-def test_an_agent_told_to_end_keeps_what_is_finished_and_gives_the_job_back(shop: Shop, word: int) -> None:
+def test_an_agent_told_to_end_keeps_what_is_finished_and_gives_the_job_back(shop: Shop) -> None:
     table = shop.table(at=30)
     with AgentProcess(shop.folder, shutdown_grace_seconds=10) as agent:
         shop.gate.arm()
         job = submit(table)
         shop.gate.wait_for_call()
-        agent.process.send_signal(word)
-        told = agent.process.communicate(timeout=PATIENCE_SECONDS)[1]
+        told = agent.terminate()
         assert (agent.process.returncode, "queued again" in told) == (0, True), told
     assert (job.status(), shop.db.list_agents()) == (JobState.QUEUED, [])
     with AgentProcess(shop.folder):
         job.wait(PATIENCE_SECONDS)
     shop.check(table)
     assert max(shop.calls.take()[key] for key in range(25)) == 1, "what was finished was computed again"
+
+
+def slow(folder: Path, name: str) -> Any:
+    """A GPU Function that takes its time until the file `hurry` is there."""
+    hurry = str(folder / "hurry")
+
+    @function(name=name, gpu=True, gpu_class="two")
+    def take_time(key: int, x: int | None) -> int | None:
+        if not Path(hurry).exists():
+            time.sleep(0.02)
+        return None if x is None or x % 7 == 0 else x * 10
+
+    return take_time
+
+
+def test_three_jobs_share_two_devices_oldest_first(shop: Shop) -> None:
+    tables = []
+    for name in ("first", "second", "third"):
+        numbers = pa.array(range(3000), pa.int64())
+        tables.append(shop.db.create_table(name, pa.table({"key": numbers, "x": numbers})))
+        tables[-1].add_columns({"y": slow(shop.folder, f"slow_{name}")(key=col("key"), x=col("x"))})
+    with AgentProcess(shop.folder):
+        first = submit(tables[0], part_target_seconds=0.5)
+        eventually(lambda: "worker_added" in kinds(first))  # alone, it takes both
+        second, third = submit(tables[1]), submit(tables[2])
+        eventually(lambda: "worker ready" in kinds(second))  # it gave one back
+        eventually(third.status, lambda state: state is JobState.WAITING)
+        assert third.waiting_on is not None
+        assert "refresh of second.y" in third.waiting_on.message
+        assert (first.status(), second.status()) == (JobState.RUNNING, JobState.RUNNING)
+        (shop.folder / "hurry").touch()
+        for job in (first, second, third):
+            job.wait(PATIENCE_SECONDS)
+    for table in tables:
+        shop.check(table)
+    ready = [min(event.id for event in job.events() if event.kind == "worker ready") for job in (first, second, third)]
+    assert ready == sorted(ready)
+
+
+def test_an_agent_tells_how_it_does(shop: Shop) -> None:
+    table = shop.table()
+    with AgentProcess(shop.folder, "--port", "0") as agent:
+        url = re.findall(r"http://127\.0\.0\.1:\d+", agent.told)[0]
+        assert page(f"{url}/healthz") == "ok\n"
+        submit(table).wait(PATIENCE_SECONDS)
+        told = eventually(lambda: page(f"{url}/metrics"), lambda text: 'lancegpu_jobs{state="finished"} 1' in text)
+        assert 'lancegpu_rows_total{function="noting_t",outcome="computed"} 60' in told
+        assert re.search(r'lancegpu_calls_total\{function="noting_t"\} \d+', told)
+        with pytest.raises(HTTPError, match="404"):
+            page(f"{url}/secrets")
+
+
+def page(url: str) -> str:
+    with urlopen(url, timeout=PATIENCE_SECONDS) as reply:
+        return str(reply.read().decode())
+
+
+ELSEWHERE = ProcessIdentity(host="elsewhere", pid=4711, started_at=1.0, boot="1" * 36)
+
+
+def held_elsewhere(shop: Shop, table: Table) -> JobHandle:
+    """A job of the table that a process of another host works on."""
+    job = submit(table)
+    shop.db._services.catalog.update_job(job.id, state=JobState.RUNNING, owner=ELSEWHERE, lease="elsewhere")
+    return job
+
+
+def test_a_silent_hosts_job_is_taken_over_within_the_lease(shop: Shop) -> None:
+    table = shop.table()
+    job = held_elsewhere(shop, table)
+    with AgentProcess(shop.folder, lease_seconds=2):
+        began = time.monotonic()
+        eventually(lambda: job.record.owner, lambda owner: owner != ELSEWHERE)
+        assert time.monotonic() - began <= 2.5
+        job.wait(PATIENCE_SECONDS)
+    shop.check(table)
+    assert any("No sign of life of process 4711 on elsewhere" in event.message for event in job.events())
+
+
+def test_a_job_of_another_host_that_gives_signs_of_life_is_left_to_it(shop: Shop) -> None:
+    job, other = held_elsewhere(shop, shop.table()), held_elsewhere(shop, shop.table("silent"))
+    catalog = shop.db._services.catalog
+    catalog.update_job(other.id, lease="silent")
+    with AgentProcess(shop.folder, lease_seconds=1):
+
+        def the_silent_one_is_taken() -> bool:
+            catalog.beat_jobs({job.id: "elsewhere"})
+            return other.record.owner != ELSEWHERE
+
+        eventually(the_silent_one_is_taken)
+        assert job.record.owner == ELSEWHERE
+        other.wait(PATIENCE_SECONDS)
+
+
+def test_a_process_that_lost_its_job_stops_and_says_so(tmp_path: Path) -> None:
+    with Catalog.open(tmp_path / "catalog.sqlite") as catalog:
+        with JobRunner(catalog, tmp_path, watch_interval_seconds=0.02, lease_seconds=0.1) as runner:
+
+            def work(context: JobContext) -> dict[str, Any]:
+                assert context.cancelled.wait(PATIENCE_SECONDS)
+                return {}
+
+            job = runner.start(JobRecord.new("refresh_column", table="t", columns=["y"]), work)
+            catalog.update_job(job.id, owner=ELSEWHERE, lease="elsewhere")
+            with pytest.raises(Conflict, match="taken over by another process"):
+                job.wait(PATIENCE_SECONDS)
+        assert catalog.job(job.id).owner == ELSEWHERE
+
+
+def test_an_idle_agent_costs_next_to_nothing(shop: Shop) -> None:
+    with AgentProcess(shop.folder, lease_seconds=6) as agent:
+        before, began = cpu_seconds(agent), time.monotonic()
+        beats = shop.db.list_agents()[0].heartbeat
+        eventually(lambda: shop.db.list_agents()[0].heartbeat > beats)
+        share = (cpu_seconds(agent) - before) / (time.monotonic() - began)
+    print(f"an idle agent takes {share:.1%} of a core")
+    assert share < 0.1
+
+
+def cpu_seconds(agent: AgentProcess) -> float:
+    fields = Path(f"/proc/{agent.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

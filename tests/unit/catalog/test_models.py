@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -14,6 +15,7 @@ from lancegpu_sql.catalog.models import (
     ProcessIdentity,
     Progress,
     WaitingOn,
+    job_made_at,
     new_job_id,
     utc_now,
 )
@@ -103,3 +105,12 @@ def test_of_another_hosts_process_nothing_is_known() -> None:
 def test_of_another_containers_process_nothing_is_known() -> None:
     present = ProcessIdentity.current()
     assert present.model_copy(update={"boot": present.boot[:36] + "[1]"}).is_alive() is None
+
+
+def test_a_jobs_id_tells_when_it_was_made() -> None:
+    before = time.time()
+    made = job_made_at(new_job_id())
+    assert made is not None
+    assert before - 0.001 <= made <= time.time()
+    assert job_made_at("job") is None
+    assert job_made_at("00000000-0000-4000-8000-000000000000") is None

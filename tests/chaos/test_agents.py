@@ -1,0 +1,146 @@
+"""Two agents on one database, killed at random: all jobs end, each is published once, columns equal the reference."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from agents import AgentProcess, eventually
+from refresh_kit import Calls, by_key, open_database, reference, short_folder, status
+
+from lancegpu_sql import col, function
+from lancegpu_sql.catalog.models import JobState
+from lancegpu_sql.database import Database, JobHandle, Table
+from lancegpu_sql.tables.publishing import JOB_PROPERTY
+
+SECONDS = 60.0 if os.environ.get("TEST_LENGTH") == "full" else 20.0
+ROWS = 300
+TABLES = ("a", "b", "c")
+CLASSES = "gpu_classes: [{name: two, local: {simulated: 2}}]"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with short_folder() as folder:
+        (folder / "classes.yaml").write_text(CLASSES)
+        yield folder
+
+
+def lasting(calls: Calls, name: str) -> Any:
+    """A GPU Function that takes long enough to be killed at."""
+    path = str(calls.path)
+
+    @function(name=name, gpu=True, gpu_class="two")
+    def last(key: int, x: int | None) -> int | None:
+        with Path(path).open("a") as file:
+            file.write(f"{key}\n")
+        time.sleep(0.01)
+        return None if x is None or x % 7 == 0 else x * 10
+
+    return last
+
+
+def make_tables(db: Database, calls: Calls) -> list[Table]:
+    """Tables of several fragments, one column each to refresh, on two devices for all of them."""
+    numbers = pa.array(range(ROWS), pa.int64())
+    tables = []
+    for name in TABLES:
+        table = db.create_table(name, pa.table({"key": numbers[:100], "x": numbers[:100]}))
+        table.add(pa.table({"key": numbers[100:], "x": numbers[100:]}))
+        table.add_columns({"y": lasting(calls, f"lasting_{name}")(key=col("key"), x=col("x"))})
+        tables.append(table)
+    return tables
+
+
+class Agents:
+    """Two agents, either of which may be gone for a moment."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._folder, self._stack = folder, stack
+        self._agents = [self._start(), self._start()]
+        self.deaths: Counter[str] = Counter()
+
+    def _start(self) -> AgentProcess:
+        return self._stack.enter_context(AgentProcess(self._folder, lease_seconds=3, worker_idle_seconds=1))
+
+    def disturb(self, dice: random.Random, job: JobHandle) -> None:
+        """Do harm to the one that runs a job, or to any; a dead one is followed by another."""
+        owner = job.record.owner
+        pids = [agent.process.pid for agent in self._agents]
+        at = pids.index(owner.pid) if owner is not None and owner.pid in pids else dice.randrange(2)
+        victim = self._agents[at]
+        how = dice.choices(["kill", "terminate", "stop"], [5, 2, 1])[0]
+        self.deaths[how] += 1
+        if how == "stop":
+            victim.process.send_signal(signal.SIGSTOP)
+            time.sleep(dice.random())
+            victim.process.send_signal(signal.SIGCONT)
+            return
+        if how == "kill":
+            victim.kill()
+        else:
+            victim.terminate()
+        self._agents[at] = self._start()
+
+
+def wait_a_moment(calls: Calls, wanted: int, jobs: list[JobHandle]) -> None:
+    """Wait until so many calls more were made, or the jobs have ended: a moment of the work, not of the clock."""
+    calls.take()
+    eventually(lambda: calls.waiting() >= wanted or all(job.ended() for job in jobs))
+
+
+def publications(table: Table) -> Counter[str]:
+    """How many commits each job made."""
+    dataset = lance.dataset(f"{table._services.tables.uri}/{table.name}.lance")
+    found: Counter[str] = Counter()
+    for version in range(1, dataset.version + 1):
+        transaction = dataset.read_transaction(version)
+        if transaction is not None and JOB_PROPERTY in transaction.transaction_properties:
+            found[transaction.transaction_properties[JOB_PROPERTY]] += 1
+    return found
+
+
+@pytest.mark.timeout(900)
+def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(folder: Path) -> None:
+    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"to see it again: KILLS_SEED={seed}")
+    dice = random.Random(seed)
+    with open_database(folder, gpu_classes=folder / "classes.yaml") as db, ExitStack() as stack:
+        calls = Calls(folder / "calls")
+        tables = make_tables(db, calls)
+        agents = Agents(folder, stack)
+        jobs: dict[str, JobHandle] = {}
+        rounds = 0
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until:
+            rounds += 1
+            for table in tables:
+                table.update(f"key % 3 = {rounds % 3}", values_sql={"x": "x + 1000"})
+                job = table.refresh_column("y", wait=False, batch_size=5, part_target_seconds=0.05)
+                jobs[job.id] = job
+            latest = list(jobs.values())[-len(TABLES) :]
+            for _ in range(dice.randrange(1, 3)):
+                wait_a_moment(calls, dice.randrange(len(TABLES) * ROWS // 3), latest)
+                agents.disturb(dice, dice.choice(latest))
+            for job in latest:
+                eventually(job.status, lambda state: state.ended)
+        told = Counter(event.kind for job in jobs.values() for event in job.events())
+        print(f"{len(jobs)} jobs, interrupted {told['interrupted']} times; agents: {dict(agents.deaths)}")
+        assert {str(job.status()) for job in jobs.values()} == {JobState.FINISHED}
+        for table in tables:
+            assert by_key(table) == {key: reference(x) for key, x in by_key(table, "x").items()}
+            assert status(table) == (ROWS, 0, 0, 0)
+            counts = publications(table)
+            assert set(counts.values()) == {1}, counts
+            assert set(counts) == {one.id for one in jobs.values() if one.record.table == table.name}
+        assert not list((folder / "db" / ".lancegpu" / "checkpoints").rglob("*.arrow"))

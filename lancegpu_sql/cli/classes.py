@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,3 +74,53 @@ def render(
     """Print the pod that a worker of a class would be on Kubernetes; no cluster is asked."""
     with opened(context, db) as database:
         print(database.render_gpu_class(name, function, namespace=namespace, image=image), end="")
+
+
+@app.command("check")
+def check(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="CLASS", help="This GPU class only; all if left out.")] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", metavar="NAME", help="Where workers run, instead of the setting's."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--context", metavar="NAME", help="The kubeconfig's context, instead of the setting's."),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option("--image", metavar="IMAGE", help="What workers run, instead of the setting's."),
+    ] = None,
+    json: JsonOption = False,
+    db: DbOption = None,
+) -> None:
+    """Try each GPU class on the cluster: its nodes, their devices, and whether a worker's pod would be taken.
+
+    It uses no GPU and makes nothing. Exit status 1 where a class cannot be used.
+    """
+    from lancegpu_sql.cli.output import print_json, print_rows
+
+    named = {"kubernetes_namespace": namespace, "kubernetes_context": cluster, "kubernetes_image": image}
+    given: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    with opened(context, db, **given) as database:
+        found = database.check_gpu_classes(name)
+    if json:
+        print_json(found)
+    else:
+        print_rows(
+            ["class", "usable", "nodes", "devices", "pod admitted", "image", "reason"],
+            [
+                [one.gpu_class, _told(one.usable), one.nodes, one.devices, _told(one.admitted), one.image, one.reason]
+                for one in found
+            ],
+            none="There are no GPU classes. An operator adds them with: lancegpu classes apply FILE",
+        )
+        for one in found:
+            print(f"\n{one.gpu_class}: {one.message}.")
+    if any(one.usable is False for one in found):
+        raise typer.Exit(1)
+
+
+def _told(known: bool | None) -> str:
+    return {True: "yes", False: "no", None: "unknown"}[known]

@@ -27,6 +27,7 @@ from lancegpu_sql.tables.sources import reader_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lancegpu_sql.placement.kubernetes.checking import ClassCheck
     from lancegpu_sql.query.result import QueryResult
     from lancegpu_sql.query.session import QuerySession
 
@@ -268,6 +269,21 @@ class Database:
 
         config = KubernetesConfig(namespace, image=image)
         return rendered_worker(self._services, name, function, config)
+
+    def check_gpu_classes(self, name: str | None = None) -> list[ClassCheck]:
+        """Tell what the cluster where workers run has for each GPU class, or for one; it uses no GPU and makes nothing.
+
+        Raises
+        ------
+        GpuClassNotFound
+        InvalidPlacement
+            Workers run on no cluster, or its credentials cannot be found.
+        ClusterUnreachable, ClusterRefused
+            The cluster does not answer, or not to us.
+        """
+        from lancegpu_sql.database.checking import checked_classes
+
+        return checked_classes(self._services, name)
 
     # Queries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lancegpu_sql.errors import PlacementError
+from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, PlacementError
 from lancegpu_sql.placement.kubernetes.client import KINDS, Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
@@ -73,23 +73,51 @@ class Sight:
     def view(self, own_pods: tuple[PodView, ...]) -> ClusterView:
         """Return what is seen now; where pods of other namespaces are out of sight, `own_pods` stand for all."""
         unreadable = frozenset(KINDS[kind].plural for kind, watch in self._watches.items() if watch.forbidden)
-        return ClusterView(
-            nodes=self._seen("Node"),
-            pods=own_pods if "pods" in unreadable else self._seen("Pod"),
-            events=self._seen("Event"),
-            quotas=self._seen("ResourceQuota"),
-            claims=self._seen("ResourceClaim"),
-            devices=tuple(device for slice_ in self._seen("ResourceSlice") for device in slice_),
-            device_classes=self._seen("DeviceClass"),
-            workloads=self._seen("Workload"),
-            local_queues=self._seen("LocalQueue"),
-            cluster_queues=self._seen("ClusterQueue"),
-            unreadable=unreadable,
-        )
+        return _assembled(self._seen, own_pods, unreadable)
 
     def _seen(self, kind: str) -> tuple[Any, ...]:
         watch = self._watches.get(kind)
         return watch.objects if watch is not None else ()
+
+
+def look_once(cluster: Cluster, *, queues: bool) -> ClusterView:
+    """Return what there is at this moment, with `queues` of Kueue's as well; it is not watched."""
+    found: dict[str, tuple[Any, ...]] = {}
+    unreadable: set[str] = set()
+    for kind, view in {**_VIEWS, **(_QUEUE_VIEWS if queues else {})}.items():
+        try:
+            found[kind] = _listed(cluster, kind, view, everywhere=kind in _EVERYWHERE)
+        except ClusterForbidden:
+            unreadable.add(KINDS[kind].plural)
+        except ClusterRefused as exc:
+            if exc.facts["status"] != 404:  # a cluster without this kind of objects
+                raise
+    own_pods = _listed(cluster, "Pod", pod_view) if "pods" in unreadable else ()
+    return _assembled(lambda kind: found.get(kind, ()), own_pods, frozenset(unreadable))
+
+
+def _listed(
+    cluster: Cluster, kind: str, view: Callable[[JsonObject], Any], *, everywhere: bool = False
+) -> tuple[Any, ...]:
+    return tuple(view(one) for one in cluster.list(kind, everywhere=everywhere)[0])
+
+
+def _assembled(
+    seen: Callable[[str], tuple[Any, ...]], own_pods: tuple[PodView, ...], unreadable: frozenset[str]
+) -> ClusterView:
+    return ClusterView(
+        nodes=seen("Node"),
+        pods=own_pods if "pods" in unreadable else seen("Pod"),
+        events=seen("Event"),
+        quotas=seen("ResourceQuota"),
+        claims=seen("ResourceClaim"),
+        devices=tuple(device for slice_ in seen("ResourceSlice") for device in slice_),
+        device_classes=seen("DeviceClass"),
+        workloads=seen("Workload"),
+        local_queues=seen("LocalQueue"),
+        cluster_queues=seen("ClusterQueue"),
+        unreadable=unreadable,
+    )
 
 
 class _Listener:

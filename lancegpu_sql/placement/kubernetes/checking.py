@@ -1,0 +1,180 @@
+"""What a cluster has for each GPU class, found out without using a GPU: one look at the nodes, and a pod that is only tried."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lancegpu_sql.catalog.models import utc_now
+from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, InvalidPlacement, PlacementError
+from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.placement.kubernetes.case import Case
+from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
+from lancegpu_sql.placement.kubernetes.cluster import ClusterView
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
+from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
+from lancegpu_sql.placement.kubernetes.names import worker_name
+from lancegpu_sql.placement.kubernetes.quantities import resource_noun, whole
+from lancegpu_sql.placement.kubernetes.refusal import explain, is_for_lack_of_quota
+from lancegpu_sql.placement.kubernetes.sight import look_once
+from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
+from lancegpu_sql.placement.kubernetes.wording import count, listed
+from lancegpu_sql.placement.request import WorkerRequest
+
+# As the scheduler leaves a pod for which it finds no node: what would keep it from each is then said.
+_UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": ""}
+
+# Whose pod it is that is only tried.
+_CHECK = "check"
+
+
+@dataclass(frozen=True)
+class ClassCheck:
+    """What a cluster has for one GPU class.
+
+    Parameters
+    ----------
+    gpu_class
+        Its name.
+    usable
+        Whether a worker with one GPU would start now or when others end; None where that cannot be told.
+    admitted
+        Whether the API server would take a worker's pod; None where none could be made of the class.
+    nodes, devices
+        How many nodes carry what the class selects, and the devices they offer in all; None where that cannot be seen.
+    image
+        What the worker would run. Whether a node can pull it is not tried.
+    reason, message
+        What to know: why it is not usable, or what a worker would find.
+    """
+
+    gpu_class: str
+    usable: bool | None
+    admitted: bool | None
+    nodes: int | None
+    devices: int | None
+    image: str | None
+    reason: str
+    message: str
+
+
+def check_classes(
+    config: KubernetesConfig, gpu_classes: Iterable[GpuClass], cluster: Cluster | None = None
+) -> list[ClassCheck]:
+    """Check classes against a cluster; nothing is made there.
+
+    Raises
+    ------
+    ClusterUnreachable, ClusterRefused, InvalidPlacement
+        The cluster does not answer, or not to us.
+    """
+    asked = cluster or ClusterClient(config)
+    classes = tuple(gpu_classes)
+    seen = look_once(asked, queues=any(one.queue for one in classes))
+    return [_check(asked, seen, config, one) for one in classes]
+
+
+def _check(cluster: Cluster, seen: ClusterView, config: KubernetesConfig, gpu_class: GpuClass) -> ClassCheck:
+    request = _request(gpu_class)
+    try:
+        pod = worker_pod(request, config, name=worker_name(request), secret_name=_CHECK, owner=None, database=_CHECK)
+    except InvalidPlacement as exc:
+        return ClassCheck(gpu_class.name, False, None, None, None, None, "image", exc.message)
+    now = utc_now()
+    case = Case(_waiting(pod, now), seen, gpu_class, request, now)
+    refused = _refused(cluster, gpu_class, pod)
+    if isinstance(refused, PlacementError):
+        return _result(case, pod, False, "refused", refused.message, admitted=False)
+    found = diagnose(refused or case.pod, seen, gpu_class, request, now)
+    usable = found.can_be_met if case.can_read("nodes") else None
+    match found.reason:
+        case "starting":
+            return _result(case, pod, usable, "ready", _room(case))
+        case "claim":
+            return _result(case, pod, *_claim(case))
+        case reason:
+            return _result(case, pod, usable, reason, found.message, admitted=refused is None)
+
+
+def _refused(cluster: Cluster, gpu_class: GpuClass, pod: Mapping[str, Any]) -> PodView | PlacementError | None:
+    """Try a worker's objects; None if they would be taken, the pod if a quota is full, or else what is wrong."""
+    template = claim_template(gpu_class, 1, owner=None, database=_CHECK)
+    try:
+        for body in (pod,) if template is None else (template, pod):
+            cluster.create(str(body["kind"]), body, dry_run=True)
+    except ClusterForbidden as exc:
+        if is_for_lack_of_quota(cluster, pod, exc):
+            return pod_view(pod)
+        return explain(cluster, pod, exc)
+    except ClusterRefused as exc:
+        if exc.facts["status"] == 401:
+            raise
+        return InvalidPlacement(f"the cluster rejects the worker's pod: {exc.facts['said']}", **exc.facts)
+    return None
+
+
+def _room(case: Case) -> str:
+    noun = resource_noun(str(case.resource)) if case.resource is not None else "device"
+    free = sum(whole(finding.free) for finding in case.findings)
+    return f"a worker would start now: {count(free, noun)} {'is' if free == 1 else 'are'} free"
+
+
+def _claim(case: Case) -> tuple[bool | None, str, str]:
+    """Tell what can be told of devices that no claim has asked for yet: who gets which is for the scheduler to say."""
+    assert case.gpu_class is not None
+    claim = case.gpu_class.device_claim
+    assert claim is not None
+    wanted = {one.device_class for one in claim.first_available} or {str(claim.device_class)}
+    known = {one.name for one in case.cluster.device_classes}
+    if not wanted & known and case.can_read("deviceclasses"):
+        return False, "claim", f"the cluster has no DeviceClass {listed(sorted(wanted))}: make it, or correct the class"
+    if not case.can_read("resourceslices"):
+        return None, "claim", "the devices of its nodes cannot be seen from here"
+    there = sum(len(case.cluster.devices_by_node.get(finding.node.name, ())) for finding in case.findings)
+    if not there:
+        return False, "claim", f"no node of {case.pool_words} publishes a device: check that its DRA driver runs there"
+    message = f"its nodes publish {count(there, 'device')}; whether the class's claim finds its own there is not tried"
+    return None, "claim", message
+
+
+def _result(
+    case: Case, pod: Mapping[str, Any], usable: bool | None, reason: str, message: str, *, admitted: bool = True
+) -> ClassCheck:
+    assert case.gpu_class is not None
+    visible = case.can_read("nodes")
+    counted = visible and case.resource is not None
+    return ClassCheck(
+        gpu_class=case.gpu_class.name,
+        usable=usable,
+        admitted=admitted,
+        nodes=len(case.findings) if visible else None,
+        devices=sum(whole(finding.total) for finding in case.findings) if counted else None,
+        image=pod["spec"]["containers"][0]["image"],
+        reason=reason,
+        message=message,
+    )
+
+
+def _waiting(pod: Mapping[str, Any], now: datetime) -> PodView:
+    """Return the pod as if it had been made and found no node."""
+    metadata = {**pod["metadata"], "uid": _CHECK, "creationTimestamp": now.isoformat()}
+    return pod_view({**pod, "metadata": metadata, "status": {"phase": "Pending", "conditions": [_UNSCHEDULED]}})
+
+
+def _request(gpu_class: GpuClass) -> WorkerRequest:
+    return WorkerRequest(
+        request_id=_CHECK,
+        job_id=_CHECK,
+        owner="lancegpu classes check",
+        function=_CHECK,
+        version=1,
+        gpu_class=gpu_class,
+        gpus=1,
+        cpus=1,
+        env={},
+        asked_at=time.time(),
+    )

@@ -8,6 +8,8 @@ import yaml
 from suites import TESTS
 
 from lancegpu_sql.placement.gpu_class_file import load_gpu_classes
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.names import database_labels
 
 ROOT = TESTS.parent
 EXAMPLE = ROOT / "examples" / "kubernetes"
@@ -36,3 +38,9 @@ def test_every_file_beside_the_kustomization_is_part_of_it():
     kustomization = yaml.safe_load((EXAMPLE / "base" / "kustomization.yaml").read_text())
     named = {*kustomization["resources"], *kustomization["configMapGenerator"][0]["files"], "kustomization.yaml"}
     assert {path.name for path in (EXAMPLE / "base").iterdir()} == named
+
+
+def test_the_policy_is_for_the_pods_and_the_port_of_workers():
+    policy = yaml.safe_load((EXAMPLE / "base" / "network_policy.yaml").read_text())["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= database_labels("any").items()
+    assert policy["ingress"][0]["ports"][0]["port"] == KubernetesConfig("any").worker_port

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import yaml
 from cluster.api import Api
 from cluster.pods import running
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
+from programs import run_program
 from suites import TESTS
 
 import lancegpu_sql as lg
@@ -170,6 +171,12 @@ def test_kubectl_applies_all_of_it_without_a_warning(applied: subprocess.Complet
     assert all(line.endswith(" created") for line in applied.stdout.splitlines())
 
 
+def test_docs_show_what_kubectl_says(applied: subprocess.CompletedProcess[str]):
+    shown = re.findall(r"^\S+/\S+ created$", (TESTS.parent / "docs" / "kubernetes.md").read_text(), re.MULTILINE)
+    said = [line.replace(NAMESPACE, "lancegpu") for line in applied.stdout.splitlines()]
+    assert shown == [line for line in said if not line.startswith("persistentvolume/")]
+
+
 def test_the_server_takes_every_object_as_it_is(applied: object, kubectl: Kubectl, overlay: Path):
     said = kubectl("apply", "-k", str(overlay), "--dry-run=server", "--validate=strict")
     assert (said.returncode, said.stderr) == (0, "")
@@ -229,14 +236,8 @@ def test_workers_may_do_no_more_than_an_account_without_any_right(account: Calla
     assert granted(account("lancegpu-worker")) == granted(account("default"))
 
 
-@lg.function(gpu=True)
-def twice(number: int) -> int:
-    """The GPU Function of this test; of the class `default`."""
-    return 2 * number
-
-
-def test_a_job_left_to_the_agent_runs_in_a_pod_of_its_class(
-    cluster: RunningCluster, agent: Api, process_node: AddProcessNode
+def test_the_first_refresh_runs_in_a_pod_of_its_class(
+    cluster: RunningCluster, agent: Api, process_node: AddProcessNode, monkeypatch: pytest.MonkeyPatch
 ):
     process_node("plain-1")
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -246,11 +247,11 @@ def test_a_job_left_to_the_agent_runs_in_a_pod_of_its_class(
     (pod,) = api.list("Pod", NAMESPACE, labelSelector="app.kubernetes.io/name=lancegpu-agent")
     assert running(pod)
     (folder,) = cluster.plane.folder.glob("nodes/plain-1/**/volumes/database/db")
+    monkeypatch.setenv("LANCEGPU_DB", str(folder))
+    printed = run_program(EXAMPLE / "first.py", folder=folder.parent)
     with lg.connect(folder) as db:
-        table = db.create_table("numbers", pa.table({"number": [1, 2, 3]}))
-        table.add_columns({"twice": twice(lg.col("number"))})
-        table.refresh_column("twice", wait=False).wait(120)
-        assert table.to_arrow(["twice"])["twice"].to_pylist() == [2, 4, 6]
+        db.get_job(printed.split()[-1]).wait(120)
+        assert db.open_table("reviews").to_arrow(["size"])["size"].to_pylist() == [4, 15]
     calls = [json.loads(line) for line in cluster.plane.audit_log.read_text().splitlines()]
     mine = [call for call in calls if call["user"]["username"] == AGENT and "lancegpu" in call.get("userAgent", "")]
     assert mine

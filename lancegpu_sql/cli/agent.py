@@ -40,13 +40,16 @@ def agent(
         signal.signal(number, signal.SIG_DFL)
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, asked_to_end)
-    with opened(context, db) as database:
+    before = {number: signal.signal(number, asked_to_end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with opened(context, db) as database:
 
-        def serving(url: str | None) -> None:
-            pages = "" if url is None else f"; {url}/metrics, {url}/healthz"
-            tell(f"Serving {database.uri}{pages}")
+            def serving(url: str | None) -> None:
+                pages = "" if url is None else f"; {url}/metrics, {url}/healthz"
+                tell(f"Serving {database.uri}{pages}")
 
-        database.run_agent(port=port, host=host, concurrency=concurrency, stop=stop, serving=serving)
+            database.run_agent(port=port, host=host, concurrency=concurrency, stop=stop, serving=serving)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     tell("Stopped; what was not finished is queued again.")

@@ -181,5 +181,5 @@ def _about(record: JobRecord) -> str:
     if record.error is not None:
         return f"{record.error['type']}: {record.error['message'].splitlines()[0]}"
     if record.state == "queued" and record.owner is None:
-        return "no process runs it: an agent will, or it can be resumed"
+        return "no process runs it; an agent takes it, or it can be resumed"
     return "" if record.progress is None else rows(record.progress)

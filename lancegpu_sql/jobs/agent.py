@@ -76,6 +76,7 @@ class Agent:
         self._upkeep = upkeep
         self._metrics = Metrics(function_of)
         self._jobs: dict[str, RunningJob] = {}
+        self._observing = threading.Lock()
         self._silent_jobs = Silence(lease_seconds * SILENT_SHARE)
         self._silent_agents = Silence(lease_seconds * SILENT_SHARE)
         self._beat_seconds = beat_seconds(lease_seconds)
@@ -177,16 +178,19 @@ class Agent:
             return make(record)(context)  # what is wrong with the request fails the job, not the agent
 
         try:
-            self._jobs[record.id] = self._runner.start(record, work, only_queued=True)
+            job = self._runner.start(record, work, only_queued=True)
         except (Conflict, JobNotFound):
             return  # another process took it, or someone cancelled it
+        with self._observing:
+            self._jobs[record.id] = job
 
     def _observe(self) -> None:
-        for job in tuple(self._jobs.values()):
-            over = job.ended()
-            self._metrics.observe(job.record)
-            if over and self._jobs.get(job.id) is job:
-                del self._jobs[job.id]
+        with self._observing:  # a look and a scrape at once would count a job's last rows twice
+            for job in tuple(self._jobs.values()):
+                over = job.ended()
+                self._metrics.observe(job.record)
+                if over:
+                    del self._jobs[job.id]
 
     def _leave(self, grace_seconds: float) -> None:
         try:

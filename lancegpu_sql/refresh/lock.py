@@ -1,6 +1,9 @@
 """One refresh of a column at a time on this host: the second waits for the first, then does what is left.
 
 The lock is an advisory one of the kernel's on a file beside the table, so a holder that dies, however it dies, frees it.
+Between hosts it holds where their shared disk passes such locks on (NFS 4, CephFS). Where it does not, two refreshes of a
+column may run at once: each publishes only over files that are as it saw them, so no row is published twice, and the later
+one finds that nothing is left to do. Rows that both were at are then computed twice.
 """
 
 from __future__ import annotations

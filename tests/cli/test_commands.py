@@ -129,3 +129,28 @@ def test_a_functions_events_are_shown(run: Any, shop: Path):
         r"placement_changed +The placement of text_size changes: cpus from 1 to 2",
         run("functions", "show", "text_size").out,
     )
+
+
+def test_a_refresh_left_to_an_agent_prints_its_job_and_that_there_is_none(run: Any, caplog: pytest.LogCaptureFixture):
+    ran = run("refresh", "new_ones", "size", "--no-wait")
+    assert (ran.status, len(ran.out.split())) == (0, 1)
+    assert "No agent serves this database" in caplog.text
+    job = ran.out.strip()
+    assert run("jobs", "show", job, "--json").json["state"] == "queued"
+    assert run("jobs", "watch", job).status == 75
+    ran = run("jobs", "pause", job)
+    assert (ran.status, ran.out) == (0, f"Job {job} is paused.\n")
+    ran = run("jobs", "resume", job, "--no-wait", "--json")
+    assert (ran.status, ran.json["state"]) == (0, "queued")
+    assert run("jobs", "cancel", job).out == f"Job {job} is cancelled.\n"
+
+
+def test_a_job_that_has_ended_is_paused_in_vain(run: Any):
+    job = run("jobs", "list", "--table", "reviews", "--json").json[-1]
+    ran = run("jobs", "pause", job["id"])
+    assert (ran.status, ran.out) == (0, f"Job {job['id']} is finished.\n")
+
+
+def test_an_agent_that_cannot_listen_there_says_so(run: Any):
+    ran = run("agent", "--port", "1", "--host", "192.0.2.1")
+    assert (ran.status, "cannot listen on 192.0.2.1 port 1" in ran.err) == (1, True), ran.err

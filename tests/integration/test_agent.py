@@ -283,3 +283,33 @@ def test_an_idle_agent_costs_next_to_nothing(shop: Shop) -> None:
 def cpu_seconds(agent: AgentProcess) -> float:
     fields = Path(f"/proc/{agent.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_two_refreshes_that_share_no_lock_publish_each_row_once(shop: Shop, tmp_path: Path) -> None:
+    table = shop.table(at=30)
+    (tmp_path / "db").mkdir()
+    (tmp_path / "db" / "t.lance").symlink_to(
+        shop.folder / "db" / "t.lance"
+    )  # as from a host that shares the disk alone
+    with open_database(tmp_path, runtime_folder=shop.folder / "run") as elsewhere:
+        elsewhere.create_function(gated(shop.calls, shop.gate, "gated_t", at=30))
+        shop.gate.arm()
+        here = table.refresh_column_async("y")
+        shop.gate.wait_for_call()
+        there = elsewhere.open_table("t").refresh_column_async("y").wait(PATIENCE_SECONDS)
+        shop.gate.open()
+        assert (there.rows_assigned, here.wait(PATIENCE_SECONDS).rows_assigned) == (60, 0)
+    shop.check(table)
+
+
+def test_a_job_of_this_process_is_paused_and_goes_on_here(shop: Shop) -> None:
+    table = shop.table(at=30)
+    shop.gate.arm()
+    job = table.refresh_column_async("y", batch_size=5, part_target_seconds=0.01)
+    shop.gate.wait_for_call()
+    shop.db.pause_job(job.id)
+    with pytest.raises(StillWaiting, match="is paused; what it finished is kept"):
+        job.wait(PATIENCE_SECONDS)
+    assert (job.status(), job.record.owner) == (JobState.PAUSED, None)
+    assert shop.db.resume_job(job.id).rows_assigned == 60
+    shop.check(table)

@@ -37,6 +37,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return (yield)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where there is no cluster, one line says so for all tests: what they have in common is this file."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple) and Skip.NEEDS_CLUSTER in report.longrepr[2]:
+        report.longrepr = (__file__, 1, report.longrepr[2])
+    return report
+
+
 def _build(config: pytest.Config) -> None:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():

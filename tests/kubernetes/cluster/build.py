@@ -74,7 +74,9 @@ def cached() -> Programs:
 
 
 def why_not() -> str | None:
-    """Why the programs cannot be had here; None where they are built, or can be."""
+    """Why there can be no cluster here; None where its programs are built, or can be."""
+    if shutil.which("openssl") is None:
+        return "no openssl on the PATH (it makes the certificates of the test cluster)"
     if cached().complete():
         return None
     if shutil.which("go") is None:
@@ -106,7 +108,10 @@ def _build_into(folder: Path, say: Say) -> None:
     say(
         f"compiling Kubernetes {version}, etcd and kwok, once per machine: 7 minutes on 2 cores where Go's cache is cold"
     )
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as made_name:
+    prefix = f"building-{folder.name}-"
+    for left in folder.parent.glob(f"{prefix}*"):  # by a run that was killed
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=prefix) as made_name:
         made = Path(made_name)
         _compile(made, version, say)
         (made / "server").rename(made / "etcd")

@@ -23,6 +23,8 @@ _MIB = 1024 * 1024
 MOST_SECONDS = 1e9
 MOST = 2**63 - 1
 
+_SHOWN_CHARACTERS = 100
+
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
 
@@ -168,7 +170,7 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            told = f"{sources[name]}={first['input']!r} does not suit: it {requirement(first)}. "
+            told = f"{sources[name]}={shown(first['input'])} does not suit: it {requirement(first)}. "
             told += f"{cls.model_fields[name].description}"
             raise InvalidInput(told, setting=name) from error
 
@@ -187,6 +189,15 @@ def _suggestion(name: str, spelled: str, known: Iterable[str]) -> str:
     if not close:
         return ""
     return f" Did you mean {PREFIX + close[0].upper() if spelled.startswith(PREFIX) else close[0]}?"
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it: a line of it, and never an error."""
+    try:
+        text = repr(value)
+    except Exception:  # a number of thousands of digits; a `__repr__` of a user's
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def requirement(fault: Mapping[str, Any]) -> str:

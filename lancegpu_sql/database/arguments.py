@@ -9,8 +9,7 @@ from typing import Any
 
 from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.errors import InvalidInput
-
-_SHOWN_CHARACTERS = 100
+from lancegpu_sql.settings import MOST, shown
 
 
 def text(value: Any, what: str, *, none: bool = False) -> Any:
@@ -21,9 +20,13 @@ def text(value: Any, what: str, *, none: bool = False) -> Any:
     InvalidInput
         It is none (nor None, where `none` allows that).
     """
-    if isinstance(value, str) or (none and value is None):
+    if none and value is None:
         return value
-    raise _wrong(what, "a text", value)
+    if not isinstance(value, str):
+        raise _wrong(what, "a text", value)
+    if not _is_whole(value):
+        raise _wrong(what, "a text of whole characters, without lone surrogates", value)
+    return value
 
 
 def path(value: Any, what: str) -> str:
@@ -35,6 +38,9 @@ def path(value: Any, what: str) -> str:
         It is none.
     """
     if isinstance(value, str | os.PathLike) and isinstance(name := os.fspath(value), str):
+        # Names of files may hold bytes that are no UTF-8, which Python writes as lone surrogates.
+        if "\0" in name or not _is_whole(name, "surrogateescape"):
+            raise _wrong(what, "a path that a file system can hold", value)
         return name
     raise _wrong(what, "a path, as text or pathlib.Path", value)
 
@@ -45,13 +51,13 @@ def count(value: Any, what: str, *, least: int = 0, none: bool = False) -> Any:
     Raises
     ------
     InvalidInput
-        It is none, or less than `least`.
+        It is none, less than `least`, or longer than 64 bits.
     """
     if none and value is None:
         return value
-    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST:
         return value
-    raise _wrong(what, f"a whole number, {least} or more", value)
+    raise _wrong(what, f"a whole number, {least} or more and of 64 bits at most", value)
 
 
 def seconds(value: Any, what: str) -> Any:
@@ -79,7 +85,7 @@ def names(value: Any, what: str, *, none: bool = False) -> Any:
         return value
     if isinstance(value, Iterable) and not isinstance(value, str | bytes):
         found = list(value)
-        if all(isinstance(one, str) for one in found):
+        if all(isinstance(one, str) and _is_whole(one) for one in found):
             return found
     raise _wrong(what, "a list of names", value)
 
@@ -126,7 +132,12 @@ def states(value: Any) -> list[JobState] | None:
 
 
 def _wrong(what: str, wanted: str, value: Any) -> InvalidInput:
-    shown = repr(value)
-    if len(shown) > _SHOWN_CHARACTERS:
-        shown = f"{shown[:_SHOWN_CHARACTERS]}…"
-    return InvalidInput(f"{what} is to be {wanted}, not {shown} ({type(value).__name__})")
+    return InvalidInput(f"{what} is to be {wanted}, not {shown(value)} ({type(value).__name__})")
+
+
+def _is_whole(text: str, errors: str = "strict") -> bool:
+    try:
+        text.encode("utf-8", errors)
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -126,7 +126,10 @@ def _local_folder(uri: str | os.PathLike[str]) -> Path:
         raise InvalidInput(f"{text!r} is no local folder; this release opens databases in local folders only", uri=text)
     if not text:
         raise InvalidInput("connect() takes the folder of a database, not an empty string", uri=text)
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as exc:
+        raise InvalidInput(f"{text!r} names the home of a user whom this machine does not know", uri=text) from exc
 
 
 def _make_private(folder: Path) -> None:

@@ -54,6 +54,8 @@ def inspect_file(
         It took longer than `timeout_seconds`.
     """
     file = _file_of(path)
+    if name is not None and not name.isprintable():  # it goes into a command line
+        raise InvalidFunction(f"{file} defines no Function {name!r}: that is no name.")
     # -P: the folder that the caller stands in is not the file's.
     command = [sys.executable, "-P", "-m", "lancegpu_sql.functions.inspection", str(file), *([name] if name else [])]
     here = str(Path(__file__).parents[2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -116,7 +115,7 @@ def checked_timeout(timeout_seconds: float | None) -> float | None:
     """
     if timeout_seconds is None:
         return None
-    if math.isnan(timeout_seconds):
+    if timeout_seconds != timeout_seconds:
         raise InvalidInput("a timeout is a number of seconds, or None to wait as long as it takes; not NaN")
     return min(timeout_seconds, threading.TIMEOUT_MAX)
 

@@ -199,7 +199,7 @@ class GpuClass(Declared):
         try:
             return cls.model_validate(spec)
         except ValidationError as exc:
-            name = spec.get("name") if isinstance(spec, dict) else None
+            name = spec.get("name")
             first = exc.errors(include_url=False)[0]
             key = ".".join(str(part) for part in first["loc"]) or "it"
             raise InvalidGpuClass(

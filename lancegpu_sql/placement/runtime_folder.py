@@ -37,6 +37,8 @@ def open_runtime_folder(folder: Path) -> None:
             raise _unusable(folder, f"others may enter it (chmod 700 {folder} closes it)")
     except OSError as exc:
         raise _unusable(folder, exc.strerror or str(exc)) from exc
+    except ValueError as exc:  # a zero byte, or half a character
+        raise _unusable(folder, str(exc)) from exc
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _unusable(folder, "it cannot be written to")
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from lancegpu_sql.errors import InvalidInput
-from lancegpu_sql.settings import MOST, Seconds
+from lancegpu_sql.settings import MOST, Seconds, shown
 
 Mode = Literal["incremental", "full", "no_op"]
+
+
+def _whole(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half a character (a lone surrogate)") from None
+    return text
 
 
 class RefreshOptions(BaseModel):
@@ -17,7 +25,9 @@ class RefreshOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    where: str | None = Field(None, description="a DuckDB predicate: recompute every row for which it is true")
+    where: Annotated[str, AfterValidator(_whole)] | None = Field(
+        None, description="a DuckDB predicate: recompute every row for which it is true"
+    )
     error_policy: Literal["fail"] = Field("fail", description="a row that raises fails the refresh")
     batch_size: int | None = Field(None, ge=1, le=MOST, description="rows in one call of the Function, at most")
     gpu_class: str | None = Field(None, description="use this GPU class instead of the Function's own")
@@ -50,11 +60,11 @@ class RefreshOptions(BaseModel):
                 raise InvalidInput(f"unknown refresh option {name!r}; the options are: {known}", option=name) from exc
             if name == "error_policy":
                 raise InvalidInput(
-                    f"error_policy={options[name]!r} is not to be had; this release knows 'fail' "
+                    f"error_policy={shown(options[name])} is not to be had; this release knows 'fail' "
                     "(a row that raises fails the refresh, and finished parts are kept)",
                     option=name,
                 ) from exc
-            raise InvalidInput(f"refresh option {name}={options[name]!r}: {fault['msg']}", option=name) from exc
+            raise InvalidInput(f"refresh option {name}={shown(options[name])}: {fault['msg']}", option=name) from exc
 
 
 class RefreshResult(BaseModel):

@@ -48,6 +48,8 @@ def _expression_of(value: Any) -> str | None:
             return _cast(value.isoformat(), "date")
         case Decimal():
             return _decimal(value)
+        case int() if not -(2**63) <= value < 2**64:
+            raise InvalidData("a whole number of more than 64 bits fits no column; a decimal.Decimal may")
         case _ if isinstance(value, _PLAIN):
             return exp.convert(value).sql(dialect="postgres")
     return None

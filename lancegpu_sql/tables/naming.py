@@ -65,6 +65,10 @@ def check_column_names(names: Iterable[str]) -> None:
             raise InvalidName(f"Column {name!r}: Lance keeps this name for itself.", name=name)
         if not name:
             raise InvalidName("A column needs a name of at least one character.", name=name)
+        if not _is_whole(name):
+            raise InvalidName(
+                f"{name!r} cannot name a column: it holds half a character (a lone surrogate).", name=name
+            )
         if name == "*" or any(character in name for character in ".`\0"):
             raise InvalidName(
                 f"{name!r} cannot name a column: Lance reads '.', '`' and '*' as its own signs. Rename the column.",
@@ -73,6 +77,14 @@ def check_column_names(names: Iterable[str]) -> None:
         if name in seen:
             raise InvalidName(f"Two columns are called {name!r}. Rename one.", name=name)
         seen.add(name)
+
+
+def _is_whole(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_columns(fields: Iterable[pa.Field]) -> None:

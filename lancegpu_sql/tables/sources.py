@@ -42,7 +42,7 @@ def reader_of(data: Any, schema: pa.Schema | None = None) -> pa.RecordBatchReade
         return _reader_of(data, schema)
     except InvalidData:
         raise
-    except (pa.ArrowException, OSError, TypeError, ValueError) as exc:
+    except (pa.ArrowException, OSError, OverflowError, TypeError, ValueError) as exc:
         raise InvalidData(f"The data cannot be read as rows: {exc}") from exc
 
 

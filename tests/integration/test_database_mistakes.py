@@ -107,6 +107,50 @@ def test_a_wrong_argument_is_refused_by_an_error_of_ours(db: lg.Database, name: 
         CALLS[name](db, db.open_table("t"))
 
 
+HUGE = 10**5000
+HALF = "\ud800"  # of a character
+EXTREMES: dict[str, Callable[[lg.Database, lg.Table], Any]] = {
+    **{
+        f"{how}: {path[:9]!a}": lambda db, t, call=call, path=path: call(db, path)
+        for path in (HALF, "a\0b", "x" * 5000, "~nobody-of-that-name/x")
+        for how, call in {
+            "connect": lambda db, path: lg.connect(path),
+            "connect below": lambda db, path: lg.connect(f"{db.uri}/no/{path.replace('~', chr(0))}"),
+            "runtime folder": lambda db, path: (
+                lg.connect(db.uri, runtime_folder=path.replace("~", chr(0))).open_table("t").refresh_column("y")
+            ),
+            "register_file": lambda db, path: db.register_file(path),
+            "apply_gpu_classes": lambda db, path: db.apply_gpu_classes(path),
+            "create_table": lambda db, path: db.create_table("u", path),
+        }.items()
+    },
+    "name of a column": lambda db, t: t.add_columns({HALF: on_a_gpu(x=col("x"))}),
+    "name of a plain column": lambda db, t: t.add_columns({HALF: "x + 1"}),
+    "column of a new table": lambda db, t: db.create_table("u", [{HALF: 1}]),
+    "text in a new table": lambda db, t: db.create_table("u", [{"s": HALF}]),
+    "renaming": lambda db, t: t.alter_column("x", rename=HALF),
+    "function": lambda db, t: db.get_function(HALF),
+    "job": lambda db, t: db.get_job(HALF),
+    "query": lambda db, t: db.sql(f"SELECT '{HALF}'"),
+    "where": lambda db, t: t.refresh_column("y", where=f"x = '{HALF}'"),
+    "limit": lambda db, t: db.list_jobs(limit=10**30),
+    "version of a function": lambda db, t: db.get_function("on_a_gpu", 10**30),
+    "version of a table": lambda db, t: t.restore(10**30),
+    "head": lambda db, t: t.head(2**63),
+    "batch_size": lambda db, t: t.refresh_column("y", batch_size=HUGE),
+    "cpus": lambda db, t: db.alter_function("on_a_gpu", cpus=HUGE),
+    "setting": lambda db, t: lg.connect(db.uri, max_workers=-HUGE),
+    "value": lambda db, t: t.update("x = 1", {"x": HUGE}),
+    "row": lambda db, t: t.add([{"x": HUGE}]),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_what_nothing_can_hold_is_refused_by_an_error_of_ours(db: lg.Database, name: str):
+    with pytest.raises(LanceGpuError):
+        EXTREMES[name](db, db.open_table("t"))
+
+
 def test_a_wrong_timeout_of_a_wait_is_refused(db: lg.Database):
     job = db.create_function_async(add_one)
     for wrong in ("x", -1, True):

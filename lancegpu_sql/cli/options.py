@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lancegpu_sql.errors import NotFound
+from lancegpu_sql.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from lancegpu_sql.database import Database
@@ -77,7 +77,10 @@ def opened(context: typer.Context, db: str | None, *, new: bool = False, **overr
     """
     from lancegpu_sql.database import connect
 
-    folder = named_database(context, db) or os.environ.get(DB_VARIABLE) or "."
+    named = named_database(context, db)
+    if named == "":
+        raise InvalidInput("--db names no folder: it is empty. Write --db . for the current folder.")
+    folder = named or os.environ.get(DB_VARIABLE) or "."
     if not new and not _is_database(folder):
         raise NotFound(
             f"{folder} is no database: it holds neither tables (*.lance) nor a catalog. Name one with --db FOLDER or "
@@ -113,7 +116,10 @@ def again(context: typer.Context, db: str | None, *command: str) -> str:
 def _is_database(folder: str) -> bool:
     from lancegpu_sql.database.services import PRIVATE_FOLDER
 
-    path = Path(folder).expanduser()
     if "://" in folder:
         return True  # connect() says what is wrong with it
-    return (path / PRIVATE_FOLDER).is_dir() or (path.is_dir() and any(path.glob("*.lance")))
+    try:
+        path = Path(folder).expanduser()
+        return (path / PRIVATE_FOLDER).is_dir() or (path.is_dir() and any(path.glob("*.lance")))
+    except (OSError, RuntimeError, ValueError):
+        return True  # it cannot be looked at, and connect() says why

@@ -40,6 +40,8 @@ class Charge:
     template: dict[str, Any] | None = None
     """The claim template that it refers to, where its class has one."""
     has_secret: bool = False
+    """There may be one: the answer to the call that makes it can be lost."""
+    secret_made: bool = False
     leaving: bool = False
     placed: bool = False
     knocking: bool = False

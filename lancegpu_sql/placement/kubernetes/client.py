@@ -241,6 +241,7 @@ class ClusterClient:
         response = self._exchange(method, path, body, timeout, f"{verb} {KINDS[kind].plural}")
         if response.status != 401:
             return response
+        self._read(response, verb)
         self._forget_connection()
         return self._exchange(method, path, body, timeout, f"{verb} {KINDS[kind].plural}")
 
@@ -342,11 +343,12 @@ class _Stream:
     def __init__(self, response: Any, where: str) -> None:
         self._response = response
         self._where = where
-        self._closed = False
+        self._begun = self._closed = False
 
     def __iter__(self) -> Iterator[JsonObject]:
         from urllib3.exceptions import HTTPError
 
+        self._begun = True
         rest = b""
         try:
             for piece in self._response.stream(amt=None, decode_content=True):
@@ -362,6 +364,9 @@ class _Stream:
 
     def close(self) -> None:
         self._closed = True
+        if not self._begun:
+            self._response.close()
+            return
         # It may have ended by itself.
         with suppress(ValueError, OSError):
             self._response.shutdown()

@@ -48,6 +48,9 @@ _SILENT_SCHEDULER_SECONDS = 2.0
 _SCHEDULING_SECONDS = 5.0
 """How long the scheduler may take to give away what a worker has freed, before another one is asked to go."""
 
+_LINGER_SECONDS = 30.0
+"""How long the cluster is still watched when nothing waits any more."""
+
 _FULL_SECONDS = 30.0
 """How long a class that had no room is not tried for more workers than a job needs."""
 
@@ -70,6 +73,7 @@ class Dispatch:
         self._trouble: PlacementError | None = None
         self._quotas: tuple[QuotaView, ...] = ()
         self._full_until: dict[str, float] = {}
+        self._waited_at = 0.0
         self._freed: list[tuple[Standing, float]] = []
         self._image_trouble_since: dict[str, float] = {}
         self._closed = False
@@ -403,8 +407,14 @@ class Dispatch:
         if waiting:
             classes = [one.request.gpu_class for one in waiting]
             self._sight.open(queues=any(one is not None and one.queue is not None for one in classes))
+            self._waited_at = time.monotonic()
         elif self._sight.is_open:
-            self._sight.close()
+            # Others may come to wait soon; to look anew costs two calls for each kind of object.
+            left = self._waited_at + _LINGER_SECONDS - time.monotonic()
+            if left <= 0:
+                self._sight.close()
+            else:
+                self.loop.call_in(left, "sight", self._review)
 
     def _look(self) -> None:
         with self._lock:

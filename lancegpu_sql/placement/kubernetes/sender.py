@@ -122,9 +122,10 @@ class Sender:
         while not (charge.given_up.is_set() or self._closing.is_set()):
             try:
                 owner = self._household.owner()
-                if not charge.has_secret:
+                if not charge.secret_made:
                     charge.has_secret = True
                     self._create("Secret", charge.name, self._secret(charge, owner))
+                    charge.secret_made = True
                 self._make_template(charge, owner)
                 charge.body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
                 return self._create("Pod", charge.name, charge.body)
@@ -137,6 +138,10 @@ class Sender:
                 on_held_up(exc)
                 charge.retry.wait(_QUOTA_PAUSE_SECONDS)
                 charge.retry.clear()
+            except ClusterRefused as exc:
+                if exc.facts["status"] in (400, 404, 422):
+                    raise InvalidPlacement(exc.message, **exc.facts) from exc
+                raise
         return None
 
     def _make_template(self, charge: Charge, owner: Mapping[str, Any]) -> None:
@@ -156,8 +161,6 @@ class Sender:
             found = self._cluster.get(kind, name) if exc.facts["status"] == 409 else None
             if found is not None:
                 return found
-            if exc.facts["status"] in (400, 404, 422):
-                raise InvalidPlacement(exc.message, **exc.facts) from exc
             raise
 
     def _secret(self, charge: Charge, owner: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""Who comes first among the requests of one class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lancegpu_sql.placement.kubernetes.fairness import Stage, Standing, held_back, rightful, wanted
+
+
+def standing(name: str, asked_at: float, stage: Stage, **more: Any) -> Standing:
+    """A request of job ``name``."""
+    facts = {"job_id": name, "gpu_class": "l4", "gpus": 1, "arrival": int(asked_at), **more}
+    return Standing(id=name, asked_at=asked_at, stage=stage, **facts)
+
+
+def test_all_requests_of_one_size_may_have_pods():
+    assert held_back([standing("a", 1, Stage.WAITING), standing("b", 2, Stage.HELD)]) == {}
+
+
+def test_a_small_request_is_held_behind_an_older_larger_one():
+    held = held_back([standing("large", 1, Stage.WAITING, gpus=2), standing("small", 2, Stage.HELD)])
+    assert held["small"].older == ("large",)
+    assert not held["small"].by_limit
+
+
+def test_a_larger_request_that_no_node_can_ever_hold_holds_nobody_up():
+    large = standing("large", 1, Stage.WAITING, gpus=2, for_room=False)
+    assert held_back([large, standing("small", 2, Stage.HELD)]) == {}
+
+
+def test_a_class_has_no_more_pods_than_its_limit():
+    requests = [standing(name, at, Stage.HELD, max_workers=2) for at, name in enumerate("abc")]
+    assert [name for name, held in held_back(requests).items() if held.by_limit] == ["c"]
+
+
+def test_what_another_class_waits_for_holds_nobody_up():
+    large = standing("large", 1, Stage.WAITING, gpus=2, gpu_class="a100")
+    assert held_back([large, standing("small", 2, Stage.HELD)]) == {}
+
+
+def test_as_many_workers_are_wanted_as_others_wait_for():
+    placed = [standing(name, at, Stage.PLACED) for at, name in enumerate("abc")]
+    assert len(wanted([*placed, standing("waits", 9, Stage.WAITING)])) == 1
+
+
+def test_a_worker_that_is_leaving_counts_for_who_waits():
+    requests = [standing("a", 1, Stage.PLACED), standing("b", 2, Stage.LEAVING), standing("waits", 9, Stage.WAITING)]
+    assert wanted(requests) == frozenset()
+
+
+def test_the_job_with_most_workers_gives_first():
+    mine = [standing(f"mine-{number}", number, Stage.PLACED, job_id="mine") for number in range(2)]
+    requests = [standing("other", 5, Stage.PLACED), *mine, standing("waits", 9, Stage.WAITING)]
+    assert wanted(requests) == {"mine-1"}
+
+
+def test_three_jobs_share_two_gpus_by_turns():
+    first = [standing(f"a-{number}", number, Stage.PLACED, job_id="a") for number in range(2)]
+    both = [*first, standing("b", 8, Stage.WAITING), standing("c", 9, Stage.WAITING)]
+    assert wanted(both) == {"a-0", "a-1"}
+
+
+def test_nobody_is_wanted_for_a_pod_of_which_the_scheduler_has_not_spoken():
+    assert wanted([standing("a", 1, Stage.PLACED), standing("new", 9, Stage.PLACING)]) == frozenset()
+
+
+def test_a_pod_that_got_a_node_goes_to_the_oldest_that_waits_for_one_like_it():
+    requests = [standing("old", 1, Stage.WAITING, shape="s"), standing("young", 2, Stage.PLACING, shape="s")]
+    assert rightful(requests, "young") == "old"
+
+
+def test_a_pod_of_another_shape_is_nobody_elses():
+    requests = [standing("old", 1, Stage.WAITING, shape="s"), standing("young", 2, Stage.PLACING, shape="t")]
+    assert rightful(requests, "young") == "young"

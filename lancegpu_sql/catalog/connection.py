@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from sqlalchemy import exc
 
 from lancegpu_sql.catalog.migrations import history
+from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.catalog.rows import json_of
 from lancegpu_sql.errors import CatalogError, InvalidInput
 
@@ -185,7 +186,7 @@ def _prepare_file(path: Path) -> None:
     One that is there is not opened: to close any descriptor of a file drops all POSIX locks that the process holds on it,
     those of another open catalog too, and other processes would then clear the log away under that one.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(path.parent)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 

@@ -134,7 +134,8 @@ def _local_folder(uri: str | os.PathLike[str]) -> Path:
 
 def _make_private(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)  # the database itself is shared as the user's umask says
+        folder.mkdir(mode=0o700, exist_ok=True)
         folder.chmod(0o700)
     except OSError as exc:
         raise StorageError(

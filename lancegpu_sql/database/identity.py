@@ -7,6 +7,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from lancegpu_sql.catalog.private import write_file
 from lancegpu_sql.errors import StorageError
 
 _FILE = "database-id"
@@ -30,7 +31,7 @@ def database_id(private_folder: Path) -> str:
 def _read_or_make(path: Path) -> str:
     if not path.exists():
         draft = path.with_name(f"{_FILE}.{uuid.uuid4().hex}")
-        draft.write_text(uuid.uuid4().hex)
+        write_file(draft, uuid.uuid4().hex.encode())
         # Linked, not renamed: of two processes that come at once, the first one's id holds for both.
         with suppress(FileExistsError):
             os.link(draft, path)

@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from lancegpu_sql.catalog.private import make_folder
+
 FOLDER = "logs"
 
 
@@ -62,7 +64,7 @@ class JobLog:
 
     def _write(self, data: bytes) -> None:
         if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self._path.parent)
             self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._size_bytes = os.fstat(self._file).st_size
         if self._size_bytes >= self._limit_bytes:

@@ -17,6 +17,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from lancegpu_sql.catalog.models import Model
+from lancegpu_sql.catalog.private import write_file
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.placement import mailbox
 from lancegpu_sql.placement.leases import Claim, settle
@@ -105,7 +106,7 @@ class Ledger:
     def _write(self, claims: tuple[Claim, ...]) -> None:
         # Not synced to disk: a crash of the machine ends every claim with it.
         draft = self._path.with_suffix(".draft")
-        draft.write_text(_Page(claims=claims).model_dump_json())
+        write_file(draft, _Page(claims=claims).model_dump_json().encode())
         draft.replace(self._path)
 
     def _is_alive(self, claim: Claim) -> bool:

@@ -14,6 +14,8 @@ from pathlib import Path
 _SOCKET_NAME = "mailbox"
 # The kernel's limit for the path of a Unix socket (sun_path), without the closing null byte.
 _LONGEST_SOCKET_PATH_BYTES = 107
+# "/", up to ten digits, ".sock".
+_SOCKET_NAME_BYTES = 16
 
 
 class Mailbox:
@@ -33,6 +35,7 @@ class Mailbox:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         with _Reachable(runtime_folder) as root:
             self._socket.bind(f"{root}/{self.name}/{_SOCKET_NAME}")
+            Path(f"{root}/{self.name}/{_SOCKET_NAME}").chmod(0o600)
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable when there is news."""
@@ -52,7 +55,7 @@ class Mailbox:
         if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH_BYTES:
             return path
         if self._long_paths_folder is None:
-            self._long_paths_folder = Path(tempfile.mkdtemp(prefix="lancegpu-"))
+            self._long_paths_folder = _make_short_folder()
         return self._long_paths_folder / path.name
 
     def close(self) -> None:
@@ -61,6 +64,20 @@ class Mailbox:
         for folder in (self.folder, self._long_paths_folder):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_short_folder() -> Path:
+    """Make a private folder whose sockets' paths are short enough: TMPDIR may be no shorter than what was too long."""
+    for place in dict.fromkeys((tempfile.gettempdir(), "/tmp", "/dev/shm")):  # noqa: S108 - private, and of a random name
+        with suppress(OSError):
+            folder = Path(tempfile.mkdtemp(prefix="lancegpu-", dir=place))
+            if len(os.fsencode(folder)) + _SOCKET_NAME_BYTES <= _LONGEST_SOCKET_PATH_BYTES:
+                return folder
+            folder.rmdir()
+    raise OSError(
+        errno.ENAMETOOLONG,
+        "no folder with a short path is to be had for the sockets of workers; set LANCEGPU_RUNTIME_FOLDER to one",
+    )
 
 
 def wake(runtime_folder: Path, names: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.errors import StorageError
 
 
@@ -27,7 +28,7 @@ def open_runtime_folder(folder: Path) -> None:
         If it cannot be made or used, or belongs to somebody else.
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(folder)
         found = folder.lstat()
         if found.st_uid != os.getuid():
             raise _unusable(folder, f"it belongs to another user (number {found.st_uid})")

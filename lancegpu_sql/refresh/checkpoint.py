@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.ipc
 
+from lancegpu_sql.catalog.private import make_folder, write_file
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.refresh.digest import DIGEST_TYPE
 
@@ -58,7 +59,8 @@ class PartWriter:
         self._least = 2**64 - 1
         self._greatest = 0
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
+            write_file(self._temporary)
             self._file = pa.OSFile(str(self._temporary), "wb")
             self._writer = pa.ipc.new_file(self._file, schema)
         except OSError as exc:

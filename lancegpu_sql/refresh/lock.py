@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.errors import Cancelled, StorageError
 
 _RETRY_SECONDS = 0.05
@@ -28,7 +29,7 @@ def column_lock(
     """Hold the right to refresh `column` of `table`; call `blocked` once if another refresh holds it."""
     name = hashlib.blake2b(f"{table}\0{column}".encode(), digest_size=16).hexdigest()
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise StorageError(f"could not lock {table}.{column} in {folder}: {exc.strerror}", path=str(folder)) from exc

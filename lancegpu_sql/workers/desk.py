@@ -284,5 +284,6 @@ def start_writer(stream: Stream, write: Callable[[Reply], None], gone: tuple[typ
             except gone:
                 stream.gone = True
 
-    stream.writer = threading.Thread(target=run, name="replies", daemon=True)
-    stream.writer.start()
+    writer = threading.Thread(target=run, name="replies", daemon=True)
+    writer.start()
+    stream.writer = writer  # from here on the desk may wait for it

@@ -121,6 +121,11 @@ def modules(number: int) -> str:
     return " ".join(sorted(rooms | heavy))
 
 
+def has_pandas(number: int) -> int:
+    """Whether pandas is loaded, which this does not need."""
+    return int("pandas" in sys.modules)
+
+
 class Kills:
     """Ends its own process on the number 13: always, or only where `marker` does not exist yet."""
 

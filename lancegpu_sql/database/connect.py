@@ -139,6 +139,7 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as exc:
         raise StorageError(
-            f"the database's folder {folder} cannot be used: {exc.strerror}. It must be a folder that you may write to",
+            f"the database's folder {folder} cannot be used: {exc.strerror}. It must be a folder that you may write to: "
+            "this release writes there even where tables are only read. lance and lancedb read them without",
             path=str(folder),
         ) from exc

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import sys
+from array import array as number_array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from types import CoroutineType, GeneratorType, NoneType
@@ -20,6 +21,7 @@ from lancegpu_sql.functions.casts import is_lossless, lossless_cast
 from lancegpu_sql.functions.faults import WrongResultError
 
 _types = pa.types
+_PLAIN_NUMBERS: dict[pa.DataType, tuple[type, str]] = {pa.int64(): (int, "q"), pa.float64(): (float, "d")}
 _ARROW_REFUSES = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
@@ -42,6 +44,9 @@ def array_of(values: Sequence[Any], field: pa.Field, rows: Sequence[int] | None 
     """
     values = _plain(values, field.type)
     try:
+        numbers = _numbers(values, field.type)
+        if numbers is not None:
+            return numbers
         _check_values(values, field)
         array = pa.array(values, field.type)
         if isinstance(array, pa.ChunkedArray):
@@ -54,6 +59,17 @@ def array_of(values: Sequence[Any], field: pa.Field, rows: Sequence[int] | None 
 
 class _Refused(Exception):
     """A value does not suit; `got` says what it is."""
+
+
+def _numbers(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array | None:
+    """Make an array of plain numbers, none of them None, without `pa.array`; None where they are something else.
+
+    The first use of `pa.array` imports pandas where it is installed, which takes longer than most first calls.
+    """
+    kind, code = _PLAIN_NUMBERS.get(arrow_type, (None, ""))
+    if kind is None or "pandas" in sys.modules or set(map(type, values)) != {kind}:
+        return None
+    return pa.Array.from_buffers(arrow_type, len(values), [None, pa.py_buffer(number_array(code, values))])
 
 
 def _plain(values: Sequence[Any], arrow_type: pa.DataType) -> Sequence[Any]:

@@ -48,3 +48,25 @@ def test_public_names_are_sorted_and_there() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(lg, "conect")
+
+
+PLAIN_NUMBERS = """
+import sys
+import pyarrow as pa
+from lancegpu_sql.functions.faults import WrongResultError
+from lancegpu_sql.functions.results import array_of
+
+assert array_of([1, -(2**63), 2**63 - 1], pa.field("r", pa.int64())).to_pylist() == [1, -(2**63), 2**63 - 1]
+assert str(array_of([0.5, float("nan"), -0.0], pa.field("r", pa.float64())).to_pylist()) == "[0.5, nan, -0.0]"
+assert "pandas" not in sys.modules
+try:
+    array_of([1, 2**63], pa.field("r", pa.int64()))
+except WrongResultError as refused:
+    assert refused.row_index == 1
+else:
+    raise AssertionError
+"""
+
+
+def test_plain_numbers_are_read_without_pandas():
+    subprocess.run([sys.executable, "-c", PLAIN_NUMBERS], check=True)

@@ -69,6 +69,13 @@ def test_a_worker_loads_no_room_but_its_own_and_functions(worker):
     }
 
 
+def test_a_function_of_numbers_does_not_wait_for_pandas_to_be_imported(worker):
+    stream = worker.loaded_with(worker_functions.has_pandas)
+    for call_id in range(2):
+        stream.send(call_id, numbers([1]))
+    assert [stream.receive().values.to_pylist() for _ in range(2)] == [[0], [0]]
+
+
 def test_what_user_code_prints_comes_beside_the_result_however_it_is_printed(worker):
     result = worker.result_of(worker_functions.prints, [7])
     assert sorted(result.log) == ["child 7", "native", "python 7"]

@@ -267,12 +267,15 @@ class PlacementSuite:
 
     def test_a_device_is_given_up_by_a_listener_that_hears_it_is_wanted(self, placement: Placement, ask: Ask) -> None:
         tickets: list[Ticket] = []
+        inbox = Inbox()
 
         def give_up(event: PlacementEvent) -> None:
+            inbox(event)
             if isinstance(event, Wanted):
                 tickets[0].release()
 
         tickets.append(placement.ask(request_for(self.gpu_class()), give_up))
+        inbox.next(Ready)
         ask(self.gpu_class()).next(Ready)
 
     def test_one_idle_worker_ends_for_one_request(self, placement: Placement, ask: Ask) -> None:

@@ -221,7 +221,7 @@ class Dispatch:
             self._charges[charge.name] = charge
         self.sender.begin(
             charge,
-            on_sent=lambda pod: self.loop.call(partial(self._observe, charge, pod_view(pod))),
+            on_sent=lambda pod: self.loop.call(partial(self._note_sent, charge, pod_view(pod))),
             on_held_up=lambda exc: self.loop.call(partial(self._hold_up, charge, exc)),
             on_refused=lambda exc: self.loop.call(partial(self._refuse, charge, exc)),
         )
@@ -229,13 +229,16 @@ class Dispatch:
             self._beating = True
             self.loop.call_in(BEAT_SECONDS, "beat", self._beat)
 
+    def _note_sent(self, charge: Charge, view: PodView) -> None:
+        # The watch may have been faster, and know more than the answer to the call does.
+        if charge.view is None:
+            self._observe(charge, view)
+
     def _observe(self, charge: Charge, view: PodView | None) -> None:
         ticket = self._ticket_of(charge)
         if ticket is None or (view is not None and charge.view is not None and charge.uid and view.uid != charge.uid):
             return
         if view is not None:
-            if charge.view is not None and _is_older(view, charge.view):
-                return
             charge.view = view
             charge.uid = charge.uid or view.uid
         for event in charge.story.observe(view, now=datetime.now(UTC)):
@@ -562,8 +565,3 @@ def _devices(ticket: KubernetesTicket, view: PodView) -> tuple[str, ...]:
 def _scheduler_spoke(view: PodView) -> bool:
     condition = view.conditions.get("PodScheduled")
     return bool(view.gates) or (condition is not None and condition.status == "False")
-
-
-def _is_older(view: PodView, than: PodView) -> bool:
-    """Whether a look is older than another: the answer to our own call may come after the watch's."""
-    return bool(than.node) and not view.node

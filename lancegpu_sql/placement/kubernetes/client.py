@@ -302,7 +302,8 @@ class ClusterClient:
                 config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
             else:
                 config.load_kube_config(  # type: ignore[no-untyped-call]
-                    config_file=self._config.kubeconfig,
+                    # The library reads the variable once, when it is imported.
+                    config_file=self._config.kubeconfig or os.environ.get("KUBECONFIG"),
                     context=self._config.context,
                     client_configuration=settings,
                     persist_config=False,

@@ -300,6 +300,11 @@ class PodRun:
             try:
                 self._report()
                 self._host.api.delete("Pod", self.name, self.namespace, grace_seconds=0, uid=self._uid)
-                self._gone = True
+                found = self._host.api.get("Pod", self.name, self.namespace)
             except OSError:
+                time.sleep(RETRY_SECONDS)
+                continue
+            # A finalizer that goes in the same moment can leave the object with its old grace: asked again, as a kubelet does.
+            self._gone = found is None or found["metadata"]["uid"] != self._uid
+            if not self._gone:
                 time.sleep(RETRY_SECONDS)

@@ -165,18 +165,7 @@ class JobStore:
         JobNotFound
             No such job.
         """
-        change = (
-            jobs.update()
-            .where(jobs.c.id == job_id, jobs.c.state.not_in(_ENDED), jobs.c.cancel_requested.is_(False))
-            .values(cancel_requested=True)
-        )
-        with self._connection.writing() as connection:
-            record = _job(connection, job_id, for_update=True)
-            if connection.execute(change).rowcount:
-                asked = EventDraft(kind="cancel_requested", message="Someone asked the job to stop.")
-                insert_event(connection, "job", asked, job_id)
-                record = record.model_copy(update={"cancel_requested": True})
-        return record
+        return self._request(job_id, "cancel_requested", "Someone asked the job to stop.")
 
     def request_pause(self, job_id: str) -> JobRecord:
         """Ask a job's owner, whichever process that is, to hold it; a job that has ended is left as it is.
@@ -186,17 +175,21 @@ class JobStore:
         JobNotFound
             No such job.
         """
+        return self._request(job_id, "pause_requested", "Someone asked the job to pause.")
+
+    def _request(self, job_id: str, flag: str, message: str) -> JobRecord:
+        """Set a flag that is not set yet, and keep the event of that name."""
+        column = jobs.c[flag]
         change = (
             jobs.update()
-            .where(jobs.c.id == job_id, jobs.c.state.not_in(_ENDED), jobs.c.pause_requested.is_(False))
-            .values(pause_requested=True)
+            .where(jobs.c.id == job_id, jobs.c.state.not_in(_ENDED), column.is_(False))
+            .values({column: True})
         )
         with self._connection.writing() as connection:
             record = _job(connection, job_id, for_update=True)
             if connection.execute(change).rowcount:
-                asked = EventDraft(kind="pause_requested", message="Someone asked the job to pause.")
-                insert_event(connection, "job", asked, job_id)
-                record = record.model_copy(update={"pause_requested": True})
+                insert_event(connection, "job", EventDraft(kind=flag, message=message), job_id)
+                record = record.model_copy(update={flag: True})
         return record
 
     def pauses_requested(self, job_ids: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""`agent`: run the queued jobs of a database."""
+"""`agent`: run the queued jobs of a database; `agents`: who does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lancegpu_sql.cli.options import DbOption, opened
+from lancegpu_sql.cli.options import DbOption, JsonOption, opened
 
 
 def agent(
@@ -53,3 +53,28 @@ def agent(
         for number, handler in before.items():
             signal.signal(number, handler)
     tell("Stopped; what was not finished is queued again.")
+
+
+def agents(context: typer.Context, db: DbOption = None, json: JsonOption = False) -> None:
+    """List the agents that run queued jobs of a database now."""
+    from lancegpu_sql.cli.output import print_json, print_rows
+
+    with opened(context, db) as database:
+        found = database.list_agents()
+    if json:
+        print_json(found)
+        return
+    print_rows(
+        ["agent", "process", "most jobs at a time", "started", "seen"],
+        [
+            [
+                one.id,
+                f"{one.identity.pid} on {one.identity.host.partition('/')[0]}",
+                one.concurrency,
+                one.started_at,
+                one.seen_at,
+            ]
+            for one in found
+        ],
+        none="There are no agents. Start one with: lancegpu agent",
+    )

@@ -23,6 +23,7 @@ app.command("refresh")(refresh.refresh)
 app.add_typer(jobs.app, name="jobs")
 app.command("why")(why.why)
 app.command("agent")(agent.agent)
+app.command("agents")(agent.agents)
 app.command("demo")(demo.demo)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import lancegpu_sql as lg
 
 LISTS = ["tables", "columns", "functions list", "classes list", "jobs list"]
 
@@ -122,3 +125,25 @@ def show_a_job(run: Any) -> str:
     """What is shown of the newest job."""
     job = run("jobs", "list", "--limit", "1", "--json").json[0]
     return str(run("jobs", "show", job["id"]).out)
+
+
+def test_the_agents_that_serve_are_listed(run: Any, tmp_path: Path):
+    stop, serves = threading.Event(), threading.Event()
+    with lg.connect(tmp_path, agent_concurrency=3) as database:
+        agent = threading.Thread(target=database.run_agent, kwargs={"stop": stop, "serving": lambda _: serves.set()})
+        agent.start()
+        assert serves.wait(60)
+        (listed,) = run("agents", "--db", str(tmp_path), "--json").json
+        told = run("agents", "--db", str(tmp_path)).out
+        stop.set()
+        agent.join()
+    assert listed["concurrency"] == 3
+    assert f"{listed['identity']['pid']} on " in told
+
+
+def test_without_an_agent_the_list_says_how_one_is_started(run: Any, tmp_path: Path):
+    run("init", "--db", str(tmp_path))
+    ran = run("agents", "--db", str(tmp_path))
+    assert (ran.status, ran.out) == (0, "")
+    assert ran.err.startswith("There are no agents. Start one with: lancegpu agent")
+    assert run("agents", "--db", str(tmp_path), "--json").json == []

@@ -70,8 +70,8 @@ class Settings(BaseModel):
         ge=0,
         le=MOST_SECONDS,
         allow_inf_nan=False,
-        description="How long a worker that nobody uses is kept warm. It goes at once when another job waits for what it "
-        "holds.",
+        description="How long a worker that nobody uses is kept warm, where its GPU class does not say. It goes at once when "
+        "another job waits for what it holds.",
     )
     init_timeout_seconds: Seconds | None = Field(
         default=600.0,
@@ -83,7 +83,7 @@ class Settings(BaseModel):
     max_workers: Count | None = Field(
         default=None,
         description="The most workers one refresh uses. None: as many as there are cores, or free devices for GPU "
-        "Functions.",
+        "Functions; on a cluster as many as pay and have room.",
     )
     max_worker_losses: Annotated[int, Field(ge=0, le=MOST)] = Field(
         default=3, description="How many workers may die over the same rows before these are blamed."

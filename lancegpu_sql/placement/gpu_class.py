@@ -37,7 +37,7 @@ from lancegpu_sql.placement.pod_fields import (
     check_overrides,
     no_names_twice,
 )
-from lancegpu_sql.settings import requirement
+from lancegpu_sql.settings import MOST_SECONDS, requirement
 
 _BYTES_PER_UNIT = {
     **{unit: 1000**power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
@@ -103,7 +103,10 @@ class GpuClass(Declared):
     max_gpu_count_per_worker
         The most devices one worker may ask for; None sets no limit. 1 where devices are shared.
     max_workers
-        The most workers of the class at a time (local: on this host); None sets no limit.
+        The most workers of the class at a time, of all jobs of a database (local: of all of this host's); None sets no
+        limit.
+    worker_idle_seconds
+        How long a worker of the class that nobody uses is kept warm; None leaves that to the setting of that name.
     sharing
         ``mig`` and ``time_sliced`` devices are parts of one: a worker gets one of them.
     local
@@ -131,6 +134,7 @@ class GpuClass(Declared):
     gpu_memory_bytes: SizeBytes | None = None
     max_gpu_count_per_worker: PositiveInt | None = None
     max_workers: PositiveInt | None = None
+    worker_idle_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None = None
     sharing: Literal["exclusive", "mig", "time_sliced"] = "exclusive"
     local: LocalDevices | None = None
     device_claim: DeviceClaim | None = None

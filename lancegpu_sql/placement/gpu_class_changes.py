@@ -39,6 +39,8 @@ def in_words(key: str, value: Any) -> str:
     match value:
         case None if key.startswith("max_"):
             return "no limit"
+        case None if key == "worker_idle_seconds":
+            return "as the setting says"
         case None if key == "local":
             return "no devices here"
         case bool():

@@ -76,7 +76,7 @@ class WorkerPool:
     placement
         Where workers run. It stays the caller's to close.
     worker_idle_seconds
-        How long a worker that nobody uses is kept; 0 keeps none.
+        How long a worker that nobody uses is kept, unless its GPU class says so itself; 0 keeps none.
     """
 
     def __init__(self, placement: Placement, *, worker_idle_seconds: float) -> None:
@@ -181,15 +181,21 @@ class WorkerPool:
         with self._changed:
             mine = worker in self._leased  # False once the pool is closed
             self._leased.discard(worker)
-            keep = mine and not (broken or worker.lost or worker.wanted) and self._idle_seconds > 0
+            idle_seconds = self._idle_seconds_of(worker)
+            keep = mine and not (broken or worker.lost or worker.wanted) and idle_seconds > 0
             if keep:
-                self._idle[worker] = time.monotonic() + self._idle_seconds
+                self._idle[worker] = time.monotonic() + idle_seconds
                 if self._keeper is None:
                     self._keeper = threading.Thread(target=self._keep, name="worker-pool", daemon=True)
                     self._keeper.start()
                 self._changed.notify_all()
         if not keep:
             worker.end(grace_seconds=0 if broken else CLOSE_GRACE_SECONDS)
+
+    def _idle_seconds_of(self, worker: Worker) -> float:
+        gpu_class = worker.need.gpu_class
+        own = None if gpu_class is None else gpu_class.worker_idle_seconds
+        return self._idle_seconds if own is None else own
 
     def _wake_keeper(self) -> None:
         with self._changed:

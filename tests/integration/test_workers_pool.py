@@ -121,6 +121,14 @@ def test_no_idle_worker_is_kept_for_no_time(placement):
     pool.close()
 
 
+def test_a_gpu_class_says_how_long_its_idle_workers_are_kept(placement):
+    pool = WorkerPool(placement, worker_idle_seconds=60)
+    need = need_for(worker_functions.double, gpu_class=TOY.model_copy(update={"worker_idle_seconds": 0.0}))
+    assert ends(name_of_worker(pool, need))
+    assert pool.warm_workers(need) == 0
+    pool.close()
+
+
 def test_a_retired_worker_closes_its_function(placement, tmp_path):
     pool = WorkerPool(placement, worker_idle_seconds=60)
     name_of_worker(pool, need_for(worker_functions.Notes, bound={"path": str(tmp_path / "notes")}))

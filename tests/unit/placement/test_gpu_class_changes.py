@@ -37,6 +37,7 @@ CHANGED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"gpu_memory_bytes": "24GiB"}, {"gpu_memory_bytes": "80GB"}, "gpu_memory_bytes: 24GiB → 80GB"),
     ({"gpu_memory_bytes": 1}, {}, "gpu_memory_bytes: 1 bytes → none"),
     ({}, {"max_gpu_count_per_worker": 2}, "max_gpu_count_per_worker: no limit → 2"),
+    ({}, {"worker_idle_seconds": 5.0}, "worker_idle_seconds: as the setting says → 5.0"),
     ({"node_selector": {"gpu": "l4"}}, {}, "node_selector: gpu=l4 → none"),
     ({}, {"tolerations": (TOLERATION,)}, "tolerations: none → key=gpu, operator=Exists, effect=NoSchedule"),
 ]

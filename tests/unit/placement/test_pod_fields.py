@@ -77,6 +77,8 @@ def refusal(keys: dict[str, Any]) -> InvalidGpuClass:
         ({"annotations": {f"{APPARMOR}/worker": "unconfined"}}, "allow_insecure_overrides"),
         ({"pod_overrides": {"metadata": {"annotations": {f"{APPARMOR}/worker": "unconfined"}}}}, "must not be set"),
         ({"cpu": float("inf")}, "endless"),
+        ({"worker_idle_seconds": -1}, "worker_idle_seconds: must be 0 or more"),
+        ({"worker_idle_seconds": "60"}, "worker_idle_seconds: must be a number"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_what_shapes_pods_is_told_with_its_line(keys: dict[str, Any], words: str) -> None:
@@ -85,7 +87,7 @@ def test_a_mistake_in_what_shapes_pods_is_told_with_its_line(keys: dict[str, Any
     assert 2 <= error.facts["line"] <= 2 + len(keys)
 
 
-@pytest.mark.parametrize("key", ["worker_idle_seconds", "start_timeout_seconds", "backup_classes"])
+@pytest.mark.parametrize("key", ["start_timeout_seconds", "backup_classes"])
 def test_a_key_that_nothing_acts_on_is_not_accepted(key: str) -> None:
     assert f"unknown key '{key}'" in refusal({key: 1}).message
 

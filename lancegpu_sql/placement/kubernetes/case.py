@@ -11,8 +11,6 @@ from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.names import JOB_LABEL
 from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Pool, look_at_pool
 from lancegpu_sql.placement.kubernetes.views import PodView
-from lancegpu_sql.placement.kubernetes.wording import count as count
-from lancegpu_sql.placement.kubernetes.wording import listed as listed
 from lancegpu_sql.placement.request import WorkerRequest
 
 REASONS = (

@@ -18,7 +18,7 @@ from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.names import worker_name
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
-from lancegpu_sql.placement.request import WorkerRequest
+from lancegpu_sql.placement.request import RequestState, WorkerRequest
 
 if TYPE_CHECKING:
     from lancegpu_sql.placement.gpu_class import GpuClass
@@ -77,12 +77,15 @@ class KubernetesPlacement:
         or did a moment ago.
         """
         del gpus, cpus
-        if gpu_class is None:
-            return 1
         dispatch = self._open()
         tickets = [one for one in dispatch.tickets() if not one.is_over]
+        if gpu_class is None:
+            mine = [one for one in tickets if one.request.gpu_class is None]
+            # Those that serve count as room, as on one machine, where cores are not leased; another one may start when they do.
+            serving = sum(one.state is RequestState.READY for one in mine)
+            return serving if any(one.standing().waits_for_room for one in mine) else serving + 1
         mine = [one for one in tickets if one.request.gpu_class and one.request.gpu_class.name == gpu_class.name]
-        if dispatch.was_full(gpu_class.name) or any(one.standing().waits_for_room for one in mine):
+        if dispatch.lookout.was_full(gpu_class.name) or any(one.standing().waits_for_room for one in mine):
             return 0
         return 1 if gpu_class.max_workers is None else max(0, min(1, gpu_class.max_workers - len(mine)))
 

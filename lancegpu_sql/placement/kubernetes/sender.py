@@ -17,6 +17,7 @@ from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.crew import Crew
 from lancegpu_sql.placement.kubernetes.household import Household
 from lancegpu_sql.placement.kubernetes.manifest import worker_secret
+from lancegpu_sql.placement.kubernetes.names import OWNER_LABEL, job_labels
 from lancegpu_sql.placement.kubernetes.refusal import explain, is_for_lack_of_quota
 from lancegpu_sql.placement.kubernetes.watch import Backoff
 
@@ -70,15 +71,11 @@ class Sender:
         """Remove a pod's Secret, soon: a container reads its environment once, when it starts."""
         self._crew.submit(lambda: self._drop_secret(charge))
 
-    def relabel(self, charge: Charge, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-        """Say anew for whom a pod works, soon; that it cannot be said now is no harm."""
-
-        def run() -> None:
-            with suppress(PlacementError):
-                change = {"metadata": {"labels": dict(labels), "annotations": dict(annotations)}}
-                self._cluster.patch("Pod", charge.name, change)
-
-        self._crew.submit(run)
+    def label(self, charge: Charge, job_id: str, owner: str) -> None:
+        """Say for whom a pod works, soon; that it cannot be said now is no harm."""
+        if charge.uid:
+            change = {"metadata": {"labels": job_labels(job_id, owner), "annotations": {OWNER_LABEL: owner}}}
+            self.submit(lambda: self._cluster.patch("Pod", charge.name, change))
 
     def begin_end(self, charge: Charge, grace_seconds: float) -> None:
         """Tell the cluster to end a pod."""

@@ -1,0 +1,159 @@
+"""Looks at the cluster while requests wait, and tells each why it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from lancegpu_sql.errors import InvalidPlacement, PlacementError
+from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.cluster import ClusterView
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
+from lancegpu_sql.placement.kubernetes.fairness import Stage
+from lancegpu_sql.placement.kubernetes.loop import Loop
+from lancegpu_sql.placement.kubernetes.sight import Sight
+from lancegpu_sql.placement.kubernetes.standings import of_same_class, queue_words
+from lancegpu_sql.placement.kubernetes.ticket import ROOM_REASONS, KubernetesTicket
+from lancegpu_sql.placement.kubernetes.views import EventView, NodeView, PodView, QuotaView, pod_view
+from lancegpu_sql.placement.request import Waiting
+
+_EVERY_SECONDS = 0.2
+
+_LINGER_SECONDS = 30.0
+"""How long the cluster is still watched when nothing waits any more."""
+
+_FULL_SECONDS = 30.0
+"""How long a class that had no room is not tried for more workers than a job needs."""
+
+GiveUp = Callable[[KubernetesTicket, PlacementError], None]
+
+
+class Lookout:
+    """Diagnoses the requests that wait, on the placement's loop.
+
+    Parameters
+    ----------
+    cluster, config, loop
+        What is looked at, with how much patience, and on which thread.
+    tickets, seen_pods
+        The requests that are not over, and the pods of the database.
+    on_look
+        Called after each look at the cluster.
+    on_change
+        Called when a request stands otherwise than before.
+    give_up
+        Told of a request that waits for what is no matter of waiting.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: KubernetesConfig,
+        loop: Loop,
+        *,
+        tickets: Callable[[], tuple[KubernetesTicket, ...]],
+        seen_pods: Callable[[], tuple[PodView, ...]],
+        on_look: Callable[[], None],
+        on_change: Callable[[], None],
+        give_up: GiveUp,
+    ) -> None:
+        self._config = config
+        self._loop = loop
+        self._tickets = tickets
+        self._seen_pods = seen_pods
+        self._on_look = on_look
+        self._on_change = on_change
+        self._give_up = give_up
+        self._sight = Sight(cluster, self.look_soon)
+        self._last: ClusterView | None = None
+        self._quotas: tuple[QuotaView, ...] = ()
+        self._full_until: dict[str, float] = {}
+        self._concerned_at = 0.0
+        self._image_trouble_since: dict[str, float] = {}
+
+    def was_full(self, gpu_class: str) -> bool:
+        """Whether a worker of that class waited for room a moment ago."""
+        return self._full_until.get(gpu_class, 0.0) > time.monotonic()
+
+    def look_soon(self) -> None:
+        """Look at the cluster in a moment; from any thread."""
+        self._loop.call_in(_EVERY_SECONDS, "look", self._look)
+
+    def seen_of(self, pod: PodView) -> tuple[NodeView | None, Sequence[EventView]]:
+        """Return a pod's node and what was said of the pod, as far as the cluster is looked at now."""
+        if self._last is None:
+            return None, ()
+        return self._last.node(pod.node), self._last.events_of(pod)
+
+    def mind_the_sight(self) -> None:
+        """Look at the cluster as long as somebody waits, or a pod is being taken away, and a little longer."""
+        waiting = self._waiting()
+        if waiting or any(one.charge.leaving and not one.is_over for one in self._tickets()):
+            classes = [one.request.gpu_class for one in waiting]
+            self._sight.open(queues=any(one is not None and one.queue is not None for one in classes))
+            self._concerned_at = time.monotonic()
+        elif self._sight.is_open:
+            # Others may come to wait soon; to look anew costs two calls for each kind of object.
+            left = self._concerned_at + _LINGER_SECONDS - time.monotonic()
+            if left <= 0:
+                self.close()
+            else:
+                self._loop.call_in(left, "sight", self.mind_the_sight)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._sight.close()
+        self._last = None
+
+    def _waiting(self) -> list[KubernetesTicket]:
+        return [one for one in self._tickets() if one.stage is Stage.WAITING and not one.is_over]
+
+    def _look(self) -> None:
+        self.mind_the_sight()
+        if not self._sight.is_clear:
+            return
+        self._last = cluster = self._sight.view(self._seen_pods())
+        quotas_changed, self._quotas = cluster.quotas != self._quotas, cluster.quotas
+        waiting = self._waiting()
+        for ticket in waiting:
+            self._tell_why(ticket, cluster, waiting)
+            if quotas_changed:
+                ticket.charge.retry.set()
+        self._on_look()
+
+    def _tell_why(self, ticket: KubernetesTicket, cluster: ClusterView, waiting: list[KubernetesTicket]) -> None:
+        # A pod that a quota keeps from being made is looked at as it would be.
+        pod = ticket.charge.view or pod_view(ticket.charge.body)
+        before = ticket.standing()
+        found = diagnose(pod, cluster, ticket.request.gpu_class, ticket.request, datetime.now(UTC))
+        ticket.wait(_with_queue(ticket, found, waiting))
+        self._mind_the_image(ticket, found)
+        if found.reason in ROOM_REASONS and ticket.request.gpu_class is not None:
+            self._full_until[ticket.request.gpu_class.name] = time.monotonic() + _FULL_SECONDS
+        if ticket.standing() != before:
+            self._on_change()
+
+    def _mind_the_image(self, ticket: KubernetesTicket, found: Waiting) -> None:
+        """An image that cannot be pulled for long is no matter of waiting."""
+        name = ticket.charge.name
+        if found.reason != "image":
+            self._image_trouble_since.pop(name, None)
+            return
+        since = self._image_trouble_since.setdefault(name, time.monotonic())
+        left = self._config.image_pull_grace_seconds - (time.monotonic() - since)
+        if left > 0:
+            self._loop.call_in(left + 0.05, f"image {name}", self._look)
+        else:
+            del self._image_trouble_since[name]
+            self._give_up(ticket, InvalidPlacement(found.message, pod=name))
+
+
+def _with_queue(ticket: KubernetesTicket, found: Waiting, waiting: list[KubernetesTicket]) -> Waiting:
+    older = [one for one in waiting if of_same_class(one, ticket) and one.standing().age < ticket.standing().age]
+    if found.reason not in ROOM_REASONS or not older:
+        return found
+    detail = {**found.detail, "older_requests": [one.owner for one in older]}
+    return replace(found, message=f"{found.message}{queue_words(len(older))}", detail=detail)

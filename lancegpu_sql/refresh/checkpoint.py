@@ -15,9 +15,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.ipc
 
+from lancegpu_sql.apply.digest import DIGEST_TYPE
 from lancegpu_sql.catalog.private import make_folder, write_file
 from lancegpu_sql.errors import StorageError
-from lancegpu_sql.refresh.digest import DIGEST_TYPE
 
 # Names that no column of a user's can have (see `tables`).
 ADDRESS = "_lancegpu_address"

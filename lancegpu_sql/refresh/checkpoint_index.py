@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
+from lancegpu_sql.apply.digest import Lanes, from_array, same
 from lancegpu_sql.refresh.checkpoint import DIGEST, KEY_FIELDS, ROW_ID, Part
-from lancegpu_sql.refresh.digest import Lanes, from_array, same
 
 _INDEXED_PARTS = 4  # keys of this many parts are held at once: at most 32 bytes × max_part_rows each
 _RUN_BYTES = 32 << 20

@@ -222,7 +222,16 @@ class _Pass:
         writer: PartWriter | None = None
         parts = 0
         try:
-            for computed in apply(batches, self._need, pool, self._how, watch=self._report, cancelled=cancelled):
+            results = apply(
+                batches,
+                self._need,
+                pool,
+                self._how,
+                watch=self._report,
+                cancelled=cancelled,
+                rows_left=self._rows_left,
+            )
+            for computed in results:
                 writer = writer or PartWriter(self._source.folder / f"{parts:06d}", self._schema)
                 writer.write(self._rows(computed))
                 self._unpublished.count(computed.tag.column(0))
@@ -237,6 +246,10 @@ class _Pass:
         finally:
             if writer is not None and not writer.abandoned:
                 self._unpublished.computed.append(writer.finish())
+
+    def _rows_left(self) -> int | None:
+        # With a predicate the rows are counted fragment by fragment, as they are come to.
+        return self._report.rows_left() if self._source.where is None else None
 
     def _rows(self, computed: Computed) -> pa.RecordBatch:
         """Return computed values beside their keys, a struct spread over its sibling columns."""

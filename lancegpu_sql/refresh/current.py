@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancegpu_sql.apply.digest import Lanes, from_array, is_failed, row_digests, same
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import InvalidData, StaleInput
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.functions.casts import lossless_cast
-from lancegpu_sql.refresh.digest import Lanes, from_array, is_failed, row_digests, same
 from lancegpu_sql.refresh.target import Target, declared_function, find_target
 from lancegpu_sql.tables import Fragment, Snapshot
 

@@ -73,6 +73,10 @@ class Report:
         self._reused += rows
         self._job.progress(rows_reused=self._reused)
 
+    def rows_left(self) -> int:
+        """Return how many of the planned rows are neither computed nor found current."""
+        return max(0, self._planned - self._computed - self._reused)
+
     def publishing(self) -> None:
         """Say that column files are being written and committed."""
         self._job.running("publishing")

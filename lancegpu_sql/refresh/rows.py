@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancegpu_sql.apply import InputBatch
+from lancegpu_sql.apply.digest import Lanes, row_digests, to_array
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.refresh.checkpoint import KEY_FIELDS, Part, PartWriter, part_schema
 from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
 from lancegpu_sql.refresh.current import Arguments, RowStates, states
-from lancegpu_sql.refresh.digest import Lanes, row_digests, to_array
 from lancegpu_sql.refresh.publication import rows_by_fragment
 from lancegpu_sql.refresh.target import Target
 from lancegpu_sql.tables import Fragment, Snapshot

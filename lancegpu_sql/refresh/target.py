@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lancegpu_sql.apply.digest import DIGEST_TYPE, binding_key
 from lancegpu_sql.catalog.models import ComputedColumn, FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ColumnNotFound, FunctionNotFound
-from lancegpu_sql.refresh.digest import DIGEST_TYPE, binding_key
 from lancegpu_sql.tables import Fragment, Snapshot
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancegpu_sql.apply.digest import DIGEST_TYPE, binding_key, row_digests, to_array
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.refresh.assemble import AddressedRows, column_batches
 from lancegpu_sql.refresh.checkpoint import Part, PartWriter, find_parts, part_schema
 from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
-from lancegpu_sql.refresh.digest import DIGEST_TYPE, binding_key, row_digests, to_array
 
 KEY = binding_key("aa", {})
 VALUE = pa.field("value", pa.int64())

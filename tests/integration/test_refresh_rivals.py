@@ -12,11 +12,11 @@ import pytest
 from refresh_kit import open_database, short_folder
 
 from lancegpu_sql import col, function
+from lancegpu_sql.apply.digest import row_digests, to_array
 from lancegpu_sql.database import Database
 from lancegpu_sql.errors import FunctionNotFound
 from lancegpu_sql.refresh.checkpoint import PartWriter, part_schema
 from lancegpu_sql.refresh.current import Arguments
-from lancegpu_sql.refresh.digest import row_digests, to_array
 from lancegpu_sql.refresh.publication import Unpublished, publish
 from lancegpu_sql.refresh.target import Target, declared_function, find_target
 from lancegpu_sql.tables import Fragment, Snapshot, TableStore

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from lancegpu_sql.apply.digest import DIGEST_TYPE, Lanes, binding_key, row_digests, to_array
 from lancegpu_sql.refresh.current import RowCounts, states
-from lancegpu_sql.refresh.digest import DIGEST_TYPE, Lanes, binding_key, row_digests, to_array
 
 KEY = binding_key("aa", {})
 

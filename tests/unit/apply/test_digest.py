@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancegpu_sql.refresh.digest import (
+from lancegpu_sql.apply.digest import (
     DIGEST_TYPE,
     binding_key,
     from_array,
@@ -122,7 +122,7 @@ def test_a_failed_mark_leaves_the_digest_comparable() -> None:
 
 def test_digests_are_the_same_in_every_process() -> None:
     program = (
-        "import pyarrow as pa; from lancegpu_sql.refresh.digest import *;"
+        "import pyarrow as pa; from lancegpu_sql.apply.digest import *;"
         "batch = pa.record_batch([pa.array(['one']), pa.array([1.5])], names=['a', 'b']);"
         "print(to_array(row_digests(batch, binding_key('aa', {})))[0].as_py().hex())"
     )

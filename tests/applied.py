@@ -101,10 +101,13 @@ def run(
     *,
     watch: Remembering | None = None,
     cancelled: threading.Event = NO_ONE,
+    rows_left: Callable[[], int | None] = lambda: None,
     **options: Any,
 ) -> Iterator[Computed]:
     """Apply with options by name."""
-    return apply(inputs, need, pool, ApplyOptions(**options), watch=watch or Remembering(), cancelled=cancelled)
+    watch = watch or Remembering()
+    how = ApplyOptions(**options)
+    return apply(inputs, need, pool, how, watch=watch, cancelled=cancelled, rows_left=rows_left)
 
 
 def values_of(computed: Iterator[Computed]) -> list[Any]:

@@ -228,6 +228,12 @@ class Board:
         with self._changed:
             return self._busy.share(time.monotonic(), len(self._hands)), self._busy.seconds
 
+    def seconds_for(self, rows: int) -> float | None:
+        """Return how long the present workers need for so many rows; None as long as nothing is measured."""
+        with self._changed:
+            pace = self._meter.pace
+            return None if pace is None else rows / (pace.rows_per_second * max(1, len(self._hands)))
+
     @property
     def measured(self) -> bool:
         """Whether the probe is over: a first part is computed and there is more to do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from lancegpu_sql.apply.board import Board
@@ -22,13 +23,20 @@ class Fleet:
     """The workers of one `apply`, each in its slot."""
 
     def __init__(
-        self, board: Board, need: WorkerNeed, pool: WorkerPool, options: ApplyOptions, watch: OneAtATime
+        self,
+        board: Board,
+        need: WorkerNeed,
+        pool: WorkerPool,
+        options: ApplyOptions,
+        watch: OneAtATime,
+        rows_left: Callable[[], int | None],
     ) -> None:
         self._board = board
         self._need = need
         self._pool = pool
         self._options = options
         self._watch = watch
+        self._rows_left = rows_left
         self._growing = threading.Lock()
         self._thought_at = 0.0
         self._slots = [self._slot(stays=True)]
@@ -86,11 +94,13 @@ class Fleet:
 
     def _pays(self) -> bool:
         busy_share, computing_seconds = self._board.busyness()
+        rows_left = self._rows_left()
         return another_worker_pays(
             busy_share=busy_share,
             computing_seconds=computing_seconds,
             starting_seconds=max(slot.starting_seconds for slot in self._slots),
             warm=self._pool.warm_workers(self._need) > 0,
+            left_seconds=None if rows_left is None else self._board.seconds_for(rows_left),
         )
 
     def _slot(self, *, stays: bool) -> Slot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lancegpu_sql.apply.batches import Computed, InputBatch
 from lancegpu_sql.apply.board import Board
@@ -28,6 +28,7 @@ def apply(
     *,
     watch: ApplyWatch,
     cancelled: threading.Event,
+    rows_left: Callable[[], int | None] = lambda: None,
 ) -> Iterator[Computed]:
     """Compute a Function over a stream of batches on leased workers; results come in the order of the input.
 
@@ -56,6 +57,9 @@ def apply(
     cancelled
         Ends the work within a tenth of a second; a call that runs is given a moment to finish, then its worker is
         killed.
+    rows_left
+        Returns how many rows may still come at most, those under way among them; None where that is not known. It keeps
+        workers from being started for work that will be done before they serve.
 
     Yields
     ------
@@ -78,7 +82,7 @@ def apply(
         return
     board = Board(itertools.chain((first,), inputs), need.load, options)
     del first
-    fleet = Fleet(board, need, pool, options, OneAtATime(watch))
+    fleet = Fleet(board, need, pool, options, OneAtATime(watch), rows_left)
     fleet.start()
     try:
         yield from _results(board, fleet, cancelled, need)

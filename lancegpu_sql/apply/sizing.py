@@ -133,11 +133,19 @@ def calls_ahead(pace: Pace | None, at_once: int, options: ApplyOptions) -> int:
     return max(at_once + 1, options.in_flight_calls)
 
 
-def another_worker_pays(*, busy_share: float, computing_seconds: float, starting_seconds: float, warm: bool) -> bool:
+def another_worker_pays(
+    *,
+    busy_share: float,
+    computing_seconds: float,
+    starting_seconds: float,
+    warm: bool,
+    left_seconds: float | None = None,
+) -> bool:
     """Whether one more worker would pay for its start.
 
-    How much work is left is not known. What has gone on for some time will, as likely as not, go on for as long again:
-    so a worker is started once the others have computed for twice what starting one costs, and a warm one at once.
+    At most so much work is left as there are rows; how many of them need computing is not known. What has gone on for some
+    time will, as likely as not, go on for as long again: so a worker is started once the others have computed for twice
+    what starting one costs, and a warm one at once.
 
     Parameters
     ----------
@@ -146,8 +154,15 @@ def another_worker_pays(*, busy_share: float, computing_seconds: float, starting
     computing_seconds
         What they computed together so far.
     starting_seconds
-        What starting one took.
+        What starting one took, once there was room for it.
     warm
         Whether one stands ready with the Function loaded.
+    left_seconds
+        How long the present workers need at most for what is left; None where that is not known.
     """
-    return busy_share >= BUSY_SHARE and (warm or computing_seconds >= max(1.0, 2 * starting_seconds))
+    if busy_share < BUSY_SHARE:
+        return False
+    if warm:
+        return True
+    done_before_it_serves = left_seconds is not None and left_seconds <= starting_seconds
+    return computing_seconds >= max(1.0, 2 * starting_seconds) and not done_before_it_serves

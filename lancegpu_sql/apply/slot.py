@@ -88,9 +88,9 @@ class Slot:
 
     @property
     def starting_seconds(self) -> float:
-        """What its worker took to be there; 0 for a warm one, or while it is not."""
+        """What its worker took to be there once there was room for it, also where it was started before; 0 while it is not."""
         lease = self._lease
-        return lease.started_seconds if lease else 0.0
+        return lease.start_cost_seconds if lease else 0.0
 
     def interrupt(self) -> None:
         """Stop waiting for a worker."""

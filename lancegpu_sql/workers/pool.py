@@ -35,7 +35,9 @@ class Lease:
     worker_name
         The worker's name in logs and timings.
     started_seconds
-        What asking, starting and loading took; 0 for a warm worker.
+        What starting and loading took; 0 for a warm worker.
+    start_cost_seconds
+        What starting and loading the worker took when it was started, whoever waited for it.
     calls_at_once
         How many calls the worker computes at a time.
     load_log
@@ -49,6 +51,7 @@ class Lease:
         self.devices: tuple[str, ...] = worker.ready.devices
         self.worker_name: str = worker.name
         self.started_seconds: float = 0.0 if warm else worker.started_seconds
+        self.start_cost_seconds: float = worker.started_seconds
         self.calls_at_once: int = worker.calls_at_once
         self.load_log: tuple[str, ...] = () if warm else worker.load_log
 

@@ -9,7 +9,7 @@ from queue import Empty, SimpleQueue
 
 from lancegpu_sql.errors import Cancelled, LanceGpuError, LoadFailed, WorkerLost
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement, Ticket
-from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Wanted
+from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Waiting, Wanted
 from lancegpu_sql.workers.calls import LoadReport
 from lancegpu_sql.workers.client import WorkerClient
 from lancegpu_sql.workers.greeter import Greeter
@@ -45,6 +45,8 @@ class Worker:
         self._is_lost = threading.Event()
         self._news: SimpleQueue[_News] = SimpleQueue()
         self.started_seconds = 0.0
+        """What starting and loading it took, without waiting for room."""
+        self._room_since: float | None = None
         self.load_log: tuple[str, ...] = ()
         self.calls_at_once = 1
 
@@ -104,7 +106,7 @@ class Worker:
 
     def start(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
         """Ask for the worker and wait until its Function is loaded; see `WorkerPool.lease`."""
-        started = time.monotonic()
+        self._room_since = time.monotonic()
         self._ticket = placement.ask(self.need.request(), self._note)
         try:
             self._ready = self._await_ready(listener, interrupted)
@@ -117,7 +119,8 @@ class Worker:
         except BaseException:
             self.end(grace_seconds=0)
             raise
-        self.started_seconds = time.monotonic() - started
+        now = time.monotonic()
+        self.started_seconds = now - (self._room_since or now)
         listener(self._ready)
 
     def _note(self, event: PlacementEvent) -> None:
@@ -141,7 +144,14 @@ class Worker:
                 case Wanted() | LoadReport() | LanceGpuError():
                     pass
                 case event:
+                    self._mind_the_room(event)
                     listener(event)
+
+    def _mind_the_room(self, event: PlacementEvent) -> None:
+        if isinstance(event, Waiting):
+            self._room_since = None
+        elif self._room_since is None:
+            self._room_since = time.monotonic()
 
     def _load(self, interrupted: Callable[[], bool]) -> LoadReport:
         threading.Thread(target=self._send_load, name="worker-load", daemon=True).start()

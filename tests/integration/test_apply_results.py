@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -123,6 +124,13 @@ def test_a_cold_second_worker_is_started_when_the_work_goes_on(pool):
     values = values_of(run(need_for(worker_functions.slow_batch), pool, counting(400, 100), watch=watch, batch_size=10))
     assert values == [2 * number for number in range(400)]
     assert [kind for kind, _ in watch.events] == ["worker_added"]
+
+
+def test_no_worker_is_started_for_the_little_that_is_left(pool):
+    cold = replace(need_for(worker_functions.slow_batch), env={"NO_WORKER_HAS": "this"})
+    watch = Remembering()
+    list(run(cold, pool, counting(350, 100), watch=watch, batch_size=10, rows_left=lambda: 1))
+    assert watch.events == []
 
 
 def test_of_two_devices_one_goes_to_another_job_that_waits(pool):

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -188,6 +189,32 @@ def test_a_worker_that_others_wait_for_is_not_kept_when_given_back(pool):
     other.join(END_SECONDS)
     assert ends(holder.worker_name)
     got[0].release()
+
+
+def test_waiting_for_room_is_no_part_of_what_a_start_costs(pool):
+    holder = lease(pool, need_for(worker_functions.double, gpu_class=TOY))
+    waited = threading.Event()
+
+    def listen(event: PlacementEvent) -> None:
+        if isinstance(event, Waiting):
+            threading.Timer(2.0, holder.release, [True]).start()
+            waited.set()
+
+    began = time.monotonic()
+    taken = pool.lease(need_for(worker_functions.double_all, gpu_class=TOY), listen, NO_ONE)
+    took = time.monotonic() - began
+    assert waited.is_set()
+    assert taken.start_cost_seconds == taken.started_seconds <= took - 1.9
+    taken.release()
+
+
+def test_a_warm_worker_tells_what_its_start_cost(pool):
+    need = need_for(worker_functions.double)
+    cold = lease(pool, need)
+    cold.release()
+    warm = lease(pool, need)
+    assert (warm.started_seconds, warm.start_cost_seconds) == (0.0, cold.started_seconds)
+    warm.release()
 
 
 def test_waiting_ends_when_it_is_cancelled(pool):

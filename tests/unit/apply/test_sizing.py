@@ -106,5 +106,12 @@ def test_a_worker_that_must_be_started_pays_once_the_work_has_gone_on_for_longer
     assert another_worker_pays(busy_share=1.0, computing_seconds=25, starting_seconds=10, warm=False)
 
 
+def test_no_worker_pays_that_would_come_when_all_is_done():
+    started = {"busy_share": 1.0, "computing_seconds": 1000, "starting_seconds": 10, "warm": False}
+    assert not another_worker_pays(**started, left_seconds=9)
+    assert another_worker_pays(**started, left_seconds=11)
+    assert another_worker_pays(**{**started, "warm": True}, left_seconds=9)
+
+
 def test_no_worker_pays_where_the_others_wait_for_rows():
     assert not another_worker_pays(busy_share=0.3, computing_seconds=1000, starting_seconds=1, warm=True)

@@ -24,6 +24,7 @@ from lancegpu_sql.placement.request import (
     Starting,
     Wanted,
     WorkerRequest,
+    refuse_queue,
 )
 from lancegpu_sql.placement.watch import WatchThread
 
@@ -61,6 +62,7 @@ class MemoryPlacement:
 
     def ask(self, request: WorkerRequest, listener: Listener) -> MemoryTicket:
         """Ask for one worker and return at once; see `Placement.ask`."""
+        refuse_queue(request)
         ticket = MemoryTicket(self, request, listener)
         with self._lock:
             self._tickets[request.request_id] = ticket

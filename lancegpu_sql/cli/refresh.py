@@ -38,6 +38,14 @@ def refresh(
     max_workers: Annotated[
         int | None, typer.Option("--max-workers", metavar="COUNT", min=1, help="Most workers at a time.")
     ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            "--queue",
+            metavar="NAME",
+            help="The cluster's queue (Kueue) that admits the workers, instead of the class's.",
+        ),
+    ] = None,
     publication_interval_rows: Annotated[
         int | None,
         typer.Option(
@@ -84,6 +92,7 @@ def refresh(
         "gpu_class": gpu_class,
         "gpu_count": gpu_count,
         "max_workers": max_workers,
+        "queue": queue,
         "publication_interval_rows": publication_interval_rows,
         "part_target_seconds": part_target_seconds,
         "call_timeout_seconds": call_timeout_seconds,

@@ -281,7 +281,7 @@ class Table:
             False leaves the refresh to an agent of the database (`lancegpu agent`) and returns its job at once; where no
             agent serves the database that is said, and the job stays ``queued``.
         **options
-            ``batch_size, gpu_class, gpu_count, max_workers, publication_interval_rows, part_target_seconds,
+            ``batch_size, gpu_class, gpu_count, max_workers, queue, publication_interval_rows, part_target_seconds,
             call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy``; see `docs/refresh.md`.
 
         Raises

@@ -56,6 +56,8 @@ class Placement(Protocol):
         ------
         StorageError
             If the placement cannot keep its books: nothing was asked.
+        InvalidInput
+            The request names what this placement does not have: a queue, where there is no cluster.
         """
 
     def free_workers(self, gpu_class: GpuClass | None, gpus: int, cpus: int) -> int:

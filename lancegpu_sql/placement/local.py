@@ -21,7 +21,7 @@ from lancegpu_sql.placement.ledger import Ledger
 from lancegpu_sql.placement.local_ticket import LocalTicket, Site
 from lancegpu_sql.placement.mailbox import Mailbox, sweep
 from lancegpu_sql.placement.own_claims import OwnClaims
-from lancegpu_sql.placement.request import RequestState, Waiting, WorkerRequest
+from lancegpu_sql.placement.request import RequestState, Waiting, WorkerRequest, refuse_queue
 from lancegpu_sql.placement.runtime_folder import default_runtime_folder, open_runtime_folder
 from lancegpu_sql.placement.vigil import Vigil
 from lancegpu_sql.placement.watch import WatchThread
@@ -78,6 +78,7 @@ class LocalPlacement:
 
     def ask(self, request: WorkerRequest, listener: Listener) -> LocalTicket:
         """Ask for one worker and return at once; see `Placement.ask`."""
+        refuse_queue(request)
         site = self._open()
         ticket = LocalTicket(site, request, listener)
         site.tickets[request.request_id] = ticket

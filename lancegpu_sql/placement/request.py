@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
-from lancegpu_sql.errors import PlacementError
+from lancegpu_sql.errors import InvalidInput, PlacementError
 
 if TYPE_CHECKING:
     from lancegpu_sql.placement.gpu_class import GpuClass
@@ -41,6 +41,8 @@ class WorkerRequest:
         The Function's own environment variables.
     asked_at
         Seconds since the epoch. The oldest request is served first, across processes.
+    queue
+        The queue of the cluster (Kueue's LocalQueue) that admits the worker, instead of its class's.
     """
 
     request_id: str
@@ -53,6 +55,27 @@ class WorkerRequest:
     cpus: int
     env: Mapping[str, str]
     asked_at: float
+    queue: str | None = None
+
+    @property
+    def queue_name(self) -> str | None:
+        """The queue that admits the worker; None where none is named."""
+        return self.queue or (None if self.gpu_class is None else self.gpu_class.queue)
+
+
+def refuse_queue(request: WorkerRequest) -> None:
+    """Refuse a request that names a queue, where workers run on this machine; what its class says is for clusters.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if request.queue is not None:
+        raise InvalidInput(
+            f"queue={request.queue!r} names a queue of a Kubernetes cluster, but this database's workers run on this machine, "
+            "which has none: leave it out, or connect with kubernetes_namespace",
+            queue=request.queue,
+        )
 
 
 @dataclass(frozen=True)

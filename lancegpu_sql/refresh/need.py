@@ -86,6 +86,7 @@ def worker_need(
         owner=f"job {job_id} (refresh of {target.title}, process {os.getpid()})",
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
         since=job_made_at(job_id),
+        queue=options.queue,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -12,12 +13,22 @@ from lancegpu_sql.settings import MOST, Seconds, shown
 Mode = Literal["incremental", "full", "no_op"]
 
 
+# As a label's value has it, which is how Kueue is told.
+_QUEUE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+
+
 def _whole(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError("it holds half a character (a lone surrogate)") from None
     return text
+
+
+def _queue_name(name: str) -> str:
+    if not _QUEUE_NAME.fullmatch(name):
+        raise ValueError("a queue's name has a-z, 0-9, - and ., at most 63 of them")
+    return name
 
 
 class RefreshOptions(BaseModel):
@@ -33,6 +44,9 @@ class RefreshOptions(BaseModel):
     gpu_class: str | None = Field(None, description="use this GPU class instead of the Function's own")
     gpu_count: int | None = Field(None, ge=1, le=MOST, description="GPUs used at a time, at most")
     max_workers: int | None = Field(None, ge=1, le=MOST, description="workers used at a time, at most")
+    queue: Annotated[str, AfterValidator(_queue_name)] | None = Field(
+        None, description="the cluster's queue (Kueue) that admits the workers, instead of the GPU class's"
+    )
     publication_interval_rows: int | None = Field(
         None, ge=1, le=MOST, description="publish whenever this many rows were computed, not only at the end"
     )

@@ -27,6 +27,8 @@ class WorkerNeed:
     since
         From when on a worker is wanted (seconds of `time.time`), which is its place among those who wait; None is from
         the asking on.
+    queue
+        The cluster's queue that admits the worker, instead of its class's.
     """
 
     load: FunctionLoad
@@ -37,11 +39,21 @@ class WorkerNeed:
     job_id: str
     owner: str
     since: float | None = None
+    queue: str | None = None
+
+    @property
+    def queue_name(self) -> str | None:
+        """The queue that admits the worker; None where none is named."""
+        return self.queue or (None if self.gpu_class is None else self.gpu_class.queue)
 
     def met_by(self, other: WorkerNeed) -> bool:
-        """Whether a worker started for `other` serves this need as well."""
+        """Whether a worker started for `other` serves this need as well.
+
+        One that another queue admitted does not: what it takes is counted against that team's quota.
+        """
         return (
             self.load.same_content(other.load)
+            and self.queue_name == other.queue_name
             and (self.gpu_class, self.gpus, self.cpus) == (other.gpu_class, other.gpus, other.cpus)
             and dict(self.env) == dict(other.env)
         )
@@ -59,4 +71,5 @@ class WorkerNeed:
             cpus=self.cpus,
             env=self.env,
             asked_at=time.time() if self.since is None else self.since,
+            queue=self.queue,
         )

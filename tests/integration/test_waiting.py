@@ -18,7 +18,7 @@ import lancegpu_sql as lg
 from lancegpu_sql import col
 from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database, JobHandle
-from lancegpu_sql.errors import Cancelled, StillWaiting
+from lancegpu_sql.errors import Cancelled, InvalidInput, StillWaiting
 
 CLASSES = """
 gpu_classes:
@@ -175,6 +175,11 @@ def test_a_class_without_devices_waits_says_so_and_can_be_cancelled(shop: Shop) 
     assert job.status() is JobState.CANCELLED
     assert not shop.calls.take(), "it ran elsewhere"
     assert table.version == version
+
+
+def test_a_queue_is_refused_where_there_is_no_cluster(shop: Shop) -> None:
+    with pytest.raises(InvalidInput, match="queue='team-a' names a queue of a Kubernetes cluster"):
+        shop.table("t").refresh_column("y", queue="team-a")
 
 
 def test_a_waiting_job_of_another_process_is_cancelled_from_here(shop: Shop) -> None:

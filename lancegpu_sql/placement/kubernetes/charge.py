@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
+from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL
 from lancegpu_sql.placement.kubernetes.views import PodView
 
 
@@ -48,11 +49,12 @@ class Charge:
 
 
 def shape_of(body: dict[str, Any]) -> str:
-    """Return what two pods have in common that can stand for each other: all but names and labels."""
+    """Return what two pods have in common that can stand for each other: all but names and labels, the queue's excepted."""
     spec = copy.deepcopy(body["spec"])
     for container in spec["containers"]:
         for variable in container.get("env", ()):
             secret = variable.get("valueFrom", {}).get("secretKeyRef")
             if secret is not None:
                 secret["name"] = ""
-    return hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+    queue = body["metadata"].get("labels", {}).get(QUEUE_LABEL)
+    return hashlib.sha256(json.dumps([spec, queue], sort_keys=True).encode()).hexdigest()

@@ -92,8 +92,7 @@ class Lookout:
         """Look at the cluster as long as somebody waits, or a pod is being taken away, and a little longer."""
         waiting = self._waiting()
         if waiting or any(one.charge.leaving and not one.is_over for one in self._tickets()):
-            classes = [one.request.gpu_class for one in waiting]
-            self._sight.open(queues=any(one is not None and one.queue is not None for one in classes))
+            self._sight.open(queues=any(one.request.queue_name is not None for one in waiting))
             self._concerned_at = time.monotonic()
         elif self._sight.is_open:
             # Others may come to wait soon; to look anew costs two calls for each kind of object.

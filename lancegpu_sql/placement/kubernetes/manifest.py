@@ -12,6 +12,7 @@ from lancegpu_sql.placement.kubernetes.container import CLAIM, container, volume
 from lancegpu_sql.placement.kubernetes.names import (
     CLASS_LABEL,
     OWNER_LABEL,
+    QUEUE_LABEL,
     claim_template_name,
     database_labels,
     label_value,
@@ -135,7 +136,7 @@ def _metadata(
 ) -> dict[str, Any]:
     gpu_class = request.gpu_class
     labels, annotations = (gpu_class.labels, gpu_class.annotations) if gpu_class else ({}, {})
-    queue = {"kueue.x-k8s.io/queue-name": gpu_class.queue} if gpu_class and gpu_class.queue else {}
+    queue = {QUEUE_LABEL: request.queue_name} if request.queue_name else {}
     return {
         "name": name,
         "namespace": config.namespace,

@@ -17,6 +17,7 @@ VERSION_LABEL = f"{OWN_PREFIX}version"
 JOB_LABEL = f"{OWN_PREFIX}job"
 DATABASE_LABEL = f"{OWN_PREFIX}database"
 OWNER_LABEL = f"{OWN_PREFIX}owner"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 _VALUE_LENGTH = 63
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

@@ -19,3 +19,9 @@ def test_a_time_is_one_that_can_be_waited(name: str, value: float) -> None:
 def test_a_count_fits_what_counts_it(name: str) -> None:
     with pytest.raises(InvalidInput, match=name):
         RefreshOptions.of(**{name: 2**70})
+
+
+@pytest.mark.parametrize("name", ["", "Team", "team a", "-team", "t" * 64])
+def test_what_cannot_name_a_queue_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match="a queue's name has"):
+        RefreshOptions.of(queue=name)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.placement.kubernetes.charge import shape_of
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, disruption_annotations, worker_pod, worker_secret
 from lancegpu_sql.placement.pod_security import weaknesses
@@ -217,3 +218,22 @@ def test_pods_share_nothing_that_a_caller_could_change() -> None:
     pod_of()["spec"]["securityContext"]["runAsNonRoot"] = False
     pod_of()["spec"]["containers"][0]["securityContext"]["capabilities"]["drop"].clear()
     assert weaknesses(pod_of()) == ()
+
+
+def queue_of(pod: dict[str, Any]) -> str | None:
+    queue: str | None = pod["metadata"]["labels"].get("kueue.x-k8s.io/queue-name")
+    return queue
+
+
+def test_the_queue_of_a_refresh_comes_before_that_of_the_class() -> None:
+    queued = GpuClass(name="l4", queue="all")
+    assert queue_of(pod_of(queued)) == "all"
+    assert queue_of(pod_of(queued, queue="team-a")) == "team-a"
+    assert queue_of(pod_of(queue="team-a")) == "team-a"
+    assert queue_of(pod_of()) is None
+
+
+def test_pods_of_different_queues_cannot_stand_for_each_other() -> None:
+    one = GpuClass(name="l4")
+    assert shape_of(pod_of(one)) == shape_of(pod_of(one, request_id="another"))
+    assert shape_of(pod_of(one)) != shape_of(pod_of(one, queue="team-a"))

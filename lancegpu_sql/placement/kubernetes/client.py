@@ -20,6 +20,8 @@ from urllib.parse import quote, urlencode
 
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreachable, InvalidPlacement
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.frames import is_accepted, request_headers
+from lancegpu_sql.placement.kubernetes.upgrade import Upgraded
 
 JsonObject = dict[str, Any]
 
@@ -109,7 +111,10 @@ class Cluster(Protocol):
         """Watch from a version on, for as long as the server lets it."""
 
     def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
-        """Tell whether one may do that, here or in all namespaces."""
+        """Tell whether one may do that, here or in all namespaces; on ``pods/portforward``, too, and its like."""
+
+    def forward(self, pod: str, port: int) -> Upgraded:
+        """Open a connection to a port of a pod, by way of the API server; what it carries is in `frames`."""
 
 
 class ClusterClient:
@@ -197,8 +202,10 @@ class ClusterClient:
         return _Stream(response.response, where)
 
     def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
-        """Tell whether one may do that, here or in all namespaces."""
-        asked = {"verb": verb, "resource": resource} | ({} if everywhere else {"namespace": self._config.namespace})
+        """Tell whether one may do that, here or in all namespaces; on ``pods/portforward``, too, and its like."""
+        name, _, part = resource.partition("/")
+        asked = {"verb": verb, "resource": name} | ({"subresource": part} if part else {})
+        asked |= {} if everywhere else {"namespace": self._config.namespace}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
@@ -206,6 +213,23 @@ class ClusterClient:
         }
         answer = self._call("POST", "create", "SelfSubjectAccessReview", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
+
+    def forward(self, pod: str, port: int) -> Upgraded:
+        """Open a connection to a port of a pod, by way of the API server; what it carries is in `frames`."""
+        where, headers = "create pods/portforward", request_headers()
+        query = {"ports": str(port)}
+        response = self._send("GET", "forward", "Pod", pod, part="/portforward", query=query, headers=headers)
+        if response.status >= 400:
+            raise _refusal(response.status, self._read(response, where), "create", "pods/portforward", response)
+        accept, protocol = (response.getheader(name) for name in ("Sec-WebSocket-Accept", "Sec-WebSocket-Protocol"))
+        if response.status != 101 or not is_accepted(headers, accept, protocol):
+            response.response.close()
+            raise ClusterRefused(
+                "the cluster's API server, or a proxy before it, does not let a connection become a WebSocket: no pod can "
+                "be reached through it",
+                status=response.status,
+            )
+        return Upgraded(response.response)
 
     def _or_none(self, method: str, verb: str, kind: str, name: str, **more: Any) -> JsonObject | None:
         try:
@@ -230,29 +254,38 @@ class ClusterClient:
         kind: str,
         name: str = "",
         *,
+        part: str = "",
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
         everywhere: bool = False,
         streamed: bool = False,
     ) -> Any:
         """Send one request; a refused credential is read anew, once."""
-        path = self._path(KINDS[kind], name, everywhere) + (f"?{urlencode(query)}" if query else "")
+        path = self._path(KINDS[kind], name, everywhere) + part + (f"?{urlencode(query)}" if query else "")
         timeout = (_CONNECT_SECONDS, WATCH_SECONDS + 30.0 if streamed else self._config.request_timeout_seconds)
-        response = self._exchange(method, path, body, timeout, f"{verb} {KINDS[kind].plural}")
+        where = f"{verb} {KINDS[kind].plural}{part}"
+        response = self._exchange(method, path, headers or {}, body, timeout, where)
         if response.status != 401:
             return response
         self._read(response, verb)
         self._forget_connection()
-        return self._exchange(method, path, body, timeout, f"{verb} {KINDS[kind].plural}")
+        return self._exchange(method, path, headers or {}, body, timeout, where)
 
     def _exchange(
-        self, method: str, path: str, body: Mapping[str, Any] | None, timeout: tuple[float, float], where: str
+        self,
+        method: str,
+        path: str,
+        more: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        timeout: tuple[float, float],
+        where: str,
     ) -> Any:
         from urllib3.exceptions import HTTPError
 
         connection = self._connect()
         self._pace.wait()
-        headers = {"Accept": "application/json", "User-Agent": "lancegpu-sql"}
+        headers = {"Accept": "application/json", "User-Agent": "lancegpu-sql", **more}
         if body is not None:
             headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
         try:

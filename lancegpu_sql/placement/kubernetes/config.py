@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.images import parse_image
@@ -18,6 +18,8 @@ GPU_NODE_LABELS = (
     "kubernetes.azure.com/accelerator",
 )
 """Labels by which clusters mark their GPU nodes."""
+
+ReachChoice = Literal["auto", "direct", "port_forward"]
 
 _GIB = 1024**3
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -52,6 +54,9 @@ class KubernetesConfig:
         service account of the pod that this process runs in; ``"auto"`` takes the second where there is one.
     image, service_account
         Of workers whose GPU class names none.
+    reach
+        How workers are reached: ``"direct"``, at their pods' addresses; ``"port_forward"``, through the API server, as
+        from a laptop; ``"auto"`` tries both outside the cluster, remembers what works, and prefers the first.
     python
         The interpreter in the image.
     worker_port
@@ -83,6 +88,7 @@ class KubernetesConfig:
     in_cluster: bool | Literal["auto"] = "auto"
     image: str | None = None
     service_account: str | None = None
+    reach: ReachChoice = "auto"
     python: str = "python"
     worker_port: int = 7861
     orphan_seconds: float = 60.0
@@ -103,6 +109,8 @@ class KubernetesConfig:
                 parse_image(self.image)
             except ValueError as exc:
                 raise InvalidPlacement(str(exc), image=self.image) from exc
+        if self.reach not in get_args(ReachChoice):
+            raise InvalidPlacement(f"reach is one of {', '.join(get_args(ReachChoice))}, not {self.reach!r}.")
         # Below 1024 a worker, which is never root, could not listen everywhere.
         if not 1024 <= self.worker_port <= 65535:
             raise InvalidPlacement(f"worker_port is a number from 1024 to 65535, not {self.worker_port}.")

@@ -17,6 +17,7 @@ from lancegpu_sql.placement.kubernetes.lookout import Lookout
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.names import database_labels, selector
 from lancegpu_sql.placement.kubernetes.opening import Opening
+from lancegpu_sql.placement.kubernetes.reach import Reach
 from lancegpu_sql.placement.kubernetes.roster import SCHEDULING_SECONDS, Roster
 from lancegpu_sql.placement.kubernetes.sender import Sender
 from lancegpu_sql.placement.kubernetes.standings import standings_elsewhere, why_held
@@ -42,7 +43,9 @@ class Dispatch:
         self._roster = Roster()
         authority = Authority()
         self.household = Household(cluster, database)
-        self.sender = Sender(cluster, self.household, authority)
+        reach = Reach(cluster, config)
+        self._opening = Opening(authority, reach)
+        self.sender = Sender(cluster, self.household, authority, reach.check)
         self.loop = Loop("lancegpu-kubernetes")
         self._upkeep = Upkeep(cluster, database, self.household, self.sender, self.loop, self.seen_pods)
         self.lookout = Lookout(
@@ -60,7 +63,7 @@ class Dispatch:
             self.sender,
             self.loop,
             self.lookout,
-            Opening(authority, config.worker_port),
+            self._opening,
             inside=cluster.inside,
             on_change=self._review_soon,
         )
@@ -88,6 +91,7 @@ class Dispatch:
             return
         if ticket.stage is not Stage.HELD:
             self.sender.finish_end(ticket.charge, grace_seconds)
+            self._opening.end(ticket.charge)
         self._roster.leave(ticket, frees=True)
         self._review_soon()
         self.loop.call_in(SCHEDULING_SECONDS + 0.1, "freed", self._review)
@@ -110,6 +114,7 @@ class Dispatch:
         self._closed = True
         self._upkeep.close()
         self.sender.close()
+        self._opening.close()
         self.loop.close()
         self._pods.stop()
         self.lookout.close()

@@ -1,48 +1,128 @@
-"""Knocks at a worker's door until it opens: a pod that runs does not serve yet."""
+"""Knocks at a worker's doors until one opens: a pod that runs does not serve yet, and not every way leads to it."""
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lancegpu_sql.errors import PlacementError
 
 _FIRST_PAUSE_SECONDS = 0.02
-_LONGEST_PAUSE_SECONDS = 0.25
-_KNOCK_SECONDS = 5.0
+_GROWTH = 1.5
+_NOWHERE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
 class NoAnswer(Exception):
-    """Nothing answered in the time given; the cause is the last attempt's error."""
+    """Nothing answered in the time given; the text says what was met at each door."""
+
+
+class Closed(Exception):
+    """A way is closed for good; the error says why."""
+
+    def __init__(self, error: PlacementError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Door:
+    """An address at which a worker may answer.
+
+    Attributes
+    ----------
+    host, port
+        The address.
+    knock_seconds
+        How long one attempt may take.
+    pause_seconds
+        How long to wait between two, at most.
+    quiet_seconds
+        How long it is left alone at first.
+    meet
+        Called after a failure: returns what is known of it beyond the socket's error, or raises `Closed`.
+    """
+
+    host: str
+    port: int
+    knock_seconds: float = 5.0
+    pause_seconds: float = 0.25
+    quiet_seconds: float = 0.0
+    meet: Callable[[], str] = str
 
 
 def await_door(
-    host: str, port: int, *, root_pem: bytes, name: str, given_up: threading.Event, timeout_seconds: float
-) -> None:
-    """Return once `host` shows a certificate for `name`, or `given_up` is set.
+    doors: Sequence[Door], *, root_pem: bytes, name: str, given_up: threading.Event, timeout_seconds: float
+) -> Door | None:
+    """Return the first door behind which there is a certificate for `name`; None when `given_up` is set.
 
     A worker binds its port when it is ready to answer, so a finished handshake is the worker itself, ready: an address
-    alone could be another pod's by now.
+    alone could be another pod's by now, or lead into another network. Of two doors that open the first named is taken.
 
     Raises
     ------
     NoAnswer
-        It did not in the time given.
+        None opened in the time given.
+    Closed
+        A door is closed for good, and the others lead nowhere.
     """
     trust = ssl.create_default_context(cadata=root_pem.decode())
     trust.set_alpn_protocols(["h2"])
-    pause = _FIRST_PAUSE_SECONDS
-    waited = 0.0
+    begun = time.monotonic()
+    knocks = [_Knocks(door, begun + door.quiet_seconds) for door in doors]
     while not given_up.is_set():
+        due = min((one for one in knocks if one.closed is None), key=lambda one: one.next_at)
+        if due.next_at - begun > timeout_seconds:
+            raise NoAnswer("; ".join(one.failure for one in knocks if one.failure))
+        if given_up.wait(max(0.0, due.next_at - time.monotonic())):
+            break
+        if due.opens(trust, name):
+            # It may be the first to be knocked at since the worker is ready.
+            return next(one.door for one in knocks if one is due or (one.closed is None and one.opens(trust, name)))
+        _mind_the_closed(knocks)
+    return None
+
+
+class _Knocks:
+    """What has been tried at one door."""
+
+    def __init__(self, door: Door, first_at: float) -> None:
+        self.door = door
+        self.next_at = first_at
+        self.failure = ""
+        self.leads_nowhere = False
+        self.closed: Closed | None = None
+        self._pause = _FIRST_PAUSE_SECONDS
+
+    def opens(self, trust: ssl.SSLContext, name: str) -> bool:
+        door = self.door
         try:
             with (
-                socket.create_connection((host, port), _KNOCK_SECONDS) as knock,
+                socket.create_connection((door.host, door.port), door.knock_seconds) as knock,
                 trust.wrap_socket(knock, server_hostname=name),
             ):
-                return
-        except (OSError, ssl.SSLError) as exc:
-            # A refusal comes at once. Silence is a network that leads nowhere.
-            waited += _KNOCK_SECONDS if isinstance(exc, TimeoutError) else pause
-            if waited >= timeout_seconds:
-                raise NoAnswer(f"{host} port {port}: {exc}") from exc
-        given_up.wait(pause)
-        pause = min(_LONGEST_PAUSE_SECONDS, pause * 1.5)
+                return True
+        except OSError as exc:
+            # Silence is a network that leads nowhere; a refusal may be a worker that does not listen yet.
+            self.leads_nowhere = isinstance(exc, TimeoutError) or exc.errno in _NOWHERE
+            self._fail(exc)
+        return False
+
+    def _fail(self, exc: OSError) -> None:
+        try:
+            self.failure = self.door.meet() or f"{self.door.host} port {self.door.port}: {exc}"
+        except Closed as closed:
+            self.closed, self.failure = closed, str(closed)
+        self.next_at = time.monotonic() + self._pause
+        self._pause = min(self.door.pause_seconds, self._pause * _GROWTH)
+
+
+def _mind_the_closed(knocks: Sequence[_Knocks]) -> None:
+    """Give up where one way is closed and no other can still open."""
+    closed = next((one.closed for one in knocks if one.closed is not None), None)
+    if closed is not None and all(one.closed is not None or one.leads_nowhere for one in knocks):
+        raise closed

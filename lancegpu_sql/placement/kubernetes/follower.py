@@ -128,16 +128,17 @@ class Follower:
         self._opening.begin(
             charge,
             pod_ip,
-            on_open=lambda: self._loop.call(partial(self._open, charge, pod_ip)),
+            on_open=lambda address: self._loop.call(partial(self._open, charge, address)),
             on_no_answer=lambda what: self._loop.call(partial(self._out_of_reach, charge, what)),
+            on_refused=lambda error: self._loop.call(partial(self._refused, charge, error)),
         )
 
-    def _open(self, charge: Charge, pod_ip: str) -> None:
+    def _open(self, charge: Charge, address: str) -> None:
         ticket = self._roster.ticket_of(charge)
         if ticket is None or ticket.state is not RequestState.STARTING:
             return
         self._sender.drop_secret(charge)
-        ticket.tell(self._opening.ready(charge, pod_ip, ticket.request))
+        ticket.tell(self._opening.ready(charge, address, ticket.request))
 
     def _out_of_reach(self, charge: Charge, what: str) -> None:
         ticket = self._roster.ticket_of(charge)
@@ -147,11 +148,16 @@ class Follower:
             self._lose(ticket, Lost("unreachable", f"the worker's pod {charge.name} does not answer: {what}"))
             return
         error = InvalidPlacement(
-            f"the worker's pod {charge.name} runs, but its address is out of reach from here ({what}). Pods can be "
-            "reached from inside the cluster: submit the job with wait=False and run `lancegpu agent` there",
+            f"the worker's pod {charge.name} runs, but it is out of reach from here ({what}). Pods can be reached from "
+            "inside the cluster: submit the job with wait=False and run `lancegpu agent` there",
             pod=charge.name,
         )
         self.give_up(ticket, error)
+
+    def _refused(self, charge: Charge, error: PlacementError) -> None:
+        ticket = self._roster.ticket_of(charge)
+        if ticket is not None:
+            self.give_up(ticket, error)
 
     def give_up(self, ticket: KubernetesTicket, error: PlacementError) -> None:
         """Tell a request that its worker cannot be had."""
@@ -170,4 +176,5 @@ class Follower:
         else:
             charge.given_up.set()
             self._sender.drop_secret(charge)
+        self._sender.submit(partial(self._opening.end, charge))
         self._on_change()

@@ -1,53 +1,62 @@
-"""Waits, beside everything else, until a worker whose container runs answers at its address."""
+"""Waits, beside everything else, until a worker whose container runs answers, and says where."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
+from lancegpu_sql.errors import PlacementError
 from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge
-from lancegpu_sql.placement.kubernetes.door import NoAnswer, await_door
+from lancegpu_sql.placement.kubernetes.door import NoAnswer
+from lancegpu_sql.placement.kubernetes.reach import Reach
 from lancegpu_sql.placement.request import Ready, WorkerRequest
-
-_DOOR_SECONDS = 120.0
-"""How long a worker may take from its container's start to answering; it imports Arrow, and no model."""
 
 
 class Opening:
-    """Knocks at the doors of workers, each on a thread of its own, and says where they are."""
+    """Knocks at the doors of workers, each on a thread of its own, and keeps the ways to them open."""
 
-    def __init__(self, authority: Authority, port: int) -> None:
+    def __init__(self, authority: Authority, reach: Reach) -> None:
         self._authority = authority
-        self._port = port
+        self._reach = reach
 
     def begin(
-        self, charge: Charge, pod_ip: str, on_open: Callable[[], object], on_no_answer: Callable[[str], object]
+        self,
+        charge: Charge,
+        pod_ip: str,
+        on_open: Callable[[str], object],
+        on_no_answer: Callable[[str], object],
+        on_refused: Callable[[PlacementError], object],
     ) -> None:
-        """Knock at a worker's door; what comes of it is told from another thread."""
+        """Knock at a worker's door; what comes of it is told from another thread: its address, when it opened."""
 
         def knock() -> None:
             try:
-                await_door(
-                    pod_ip,
-                    self._port,
-                    root_pem=self._authority.root_pem,
-                    name=charge.name,
-                    given_up=charge.given_up,
-                    timeout_seconds=_DOOR_SECONDS,
+                address = self._reach.open(
+                    charge.name, pod_ip, root_pem=self._authority.root_pem, given_up=charge.given_up
                 )
             except NoAnswer as exc:
                 on_no_answer(str(exc))
+            except PlacementError as exc:
+                on_refused(exc)
             else:
-                on_open()
+                if address is not None:
+                    on_open(address)
 
         threading.Thread(target=knock, name="lancegpu-knock", daemon=True).start()
 
-    def ready(self, charge: Charge, pod_ip: str, request: WorkerRequest) -> Ready:
+    def end(self, charge: Charge) -> None:
+        """Close the way to a worker that nobody uses any more; may take a moment."""
+        self._reach.close(charge.name)
+
+    def close(self) -> None:
+        """Close every way."""
+        self._reach.close_all()
+
+    def ready(self, charge: Charge, address: str, request: WorkerRequest) -> Ready:
         """Return how a worker that answered is spoken to."""
-        host = f"[{pod_ip}]" if ":" in pod_ip else pod_ip
         return Ready(
-            address=f"grpc+tls://{host}:{self._port}",
+            address=f"grpc+tls://{address}",
             token=charge.token,
             devices=_devices(charge, request),
             tls_root=self._authority.root_pem,

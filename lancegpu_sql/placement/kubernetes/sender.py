@@ -31,10 +31,19 @@ _QUOTA_PAUSE_SECONDS = 5.0
 
 
 class Sender:
-    """Acts on the cluster for one placement."""
+    """Acts on the cluster for one placement.
 
-    def __init__(self, cluster: Cluster, household: Household, authority: Authority) -> None:
+    Parameters
+    ----------
+    check
+        Raises a `PlacementError` where a pod would be of no use, whatever the cluster says to it.
+    """
+
+    def __init__(
+        self, cluster: Cluster, household: Household, authority: Authority, check: Callable[[], object] = bool
+    ) -> None:
         self._cluster = cluster
+        self._check = check
         self._household = household
         self._authority = authority
         self._crew = Crew(_THREADS, "lancegpu-kubernetes-call")
@@ -52,6 +61,7 @@ class Sender:
 
         def run() -> None:
             try:
+                self._check()
                 pod = self._make(charge, on_held_up)
                 if pod is not None:
                     charge.uid = pod["metadata"]["uid"]

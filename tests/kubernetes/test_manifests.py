@@ -61,6 +61,7 @@ EVERYWHERE = {
     "pods": "list watch",
     "priorityclasses.scheduling.k8s.io": "get",
     "resourceclaims.resource.k8s.io": "list watch",
+    "resourceflavors.kueue.x-k8s.io": "list watch",
     "resourceslices.resource.k8s.io": "list watch",
     "runtimeclasses.node.k8s.io": "get",
 }

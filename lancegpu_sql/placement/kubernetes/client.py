@@ -35,12 +35,16 @@ _KEEPALIVE_IDLE_SECONDS, _KEEPALIVE_EVERY_SECONDS, _KEEPALIVE_TRIES = 15, 5, 3
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of objects and where the API server has them."""
+    """One kind of objects and where the API server has them, or has had them in older releases."""
 
     name: str
     plural: str
     prefix: str = "/api/v1"
     namespaced: bool = True
+    older_prefix: str | None = None
+
+
+_KUEUE, _OLDER_KUEUE = "/apis/kueue.x-k8s.io/v1beta2", "/apis/kueue.x-k8s.io/v1beta1"
 
 
 KINDS: Mapping[str, Kind] = {
@@ -60,9 +64,10 @@ KINDS: Mapping[str, Kind] = {
         Kind("DeviceClass", "deviceclasses", "/apis/resource.k8s.io/v1", namespaced=False),
         Kind("ResourceClaim", "resourceclaims", "/apis/resource.k8s.io/v1"),
         Kind("ResourceClaimTemplate", "resourceclaimtemplates", "/apis/resource.k8s.io/v1"),
-        Kind("Workload", "workloads", "/apis/kueue.x-k8s.io/v1beta1"),
-        Kind("LocalQueue", "localqueues", "/apis/kueue.x-k8s.io/v1beta1"),
-        Kind("ClusterQueue", "clusterqueues", "/apis/kueue.x-k8s.io/v1beta1", namespaced=False),
+        Kind("Workload", "workloads", _KUEUE, older_prefix=_OLDER_KUEUE),
+        Kind("LocalQueue", "localqueues", _KUEUE, older_prefix=_OLDER_KUEUE),
+        Kind("ClusterQueue", "clusterqueues", _KUEUE, namespaced=False, older_prefix=_OLDER_KUEUE),
+        Kind("ResourceFlavor", "resourceflavors", _KUEUE, namespaced=False, older_prefix=_OLDER_KUEUE),
         Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1", namespaced=False),
     )
 }
@@ -129,6 +134,7 @@ class ClusterClient:
         self._pace = _Pace(config.queries_per_second, config.query_burst)
         self._lock = threading.Lock()
         self._connection: Any = None
+        self._older: set[str] = set()
 
     @property
     def inside(self) -> bool:
@@ -177,13 +183,20 @@ class ClusterClient:
         """Return the objects, and the version to watch on from."""
         query = _selection(labels, fields) | {"limit": str(_PAGE_ITEMS)}
         items: list[JsonObject] = []
-        while True:
+        try:
             page = self._call("GET", "list", kind, query=query, everywhere=everywhere)
+        except ClusterRefused as exc:
+            if exc.facts["status"] != 404 or KINDS[kind].older_prefix is None:
+                raise
+            self._older ^= {kind}  # the other way, for the calls to come as well
+            page = self._call("GET", "list", kind, query=query, everywhere=everywhere)
+        while True:
             items.extend(page.get("items") or ())
             metadata = page.get("metadata") or {}
             if not metadata.get("continue"):
                 return items, metadata.get("resourceVersion", "")
             query["continue"] = metadata["continue"]
+            page = self._call("GET", "list", kind, query=query, everywhere=everywhere)
 
     def watch(
         self, kind: str, resource_version: str, *, labels: str = "", fields: str = "", everywhere: bool = False
@@ -311,7 +324,8 @@ class ClusterClient:
 
     def _path(self, kind: Kind, name: str, everywhere: bool) -> str:
         inside = f"/namespaces/{quote(self._config.namespace)}" if kind.namespaced and not everywhere else ""
-        return f"{kind.prefix}{inside}/{kind.plural}" + (f"/{quote(name)}" if name else "")
+        prefix = kind.older_prefix if kind.name in self._older else kind.prefix
+        return f"{prefix}{inside}/{kind.plural}" + (f"/{quote(name)}" if name else "")
 
     def _connect(self) -> Any:
         with self._lock:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from lancegpu_sql.placement.kubernetes.device_views import ClaimView, DeviceClassView, DeviceKey, PublishedDevice
-from lancegpu_sql.placement.kubernetes.queue_views import ClusterQueueView, LocalQueueView, WorkloadView
+from lancegpu_sql.placement.kubernetes.queue_views import ClusterQueueView, FlavorView, LocalQueueView, WorkloadView
 from lancegpu_sql.placement.kubernetes.views import EventView, NodeView, PodView, QuotaView
 
 RIGHTS = {
@@ -23,6 +23,7 @@ RIGHTS = {
     "workloads": "list workloads.kueue.x-k8s.io (in the workers' namespace)",
     "localqueues": "list localqueues.kueue.x-k8s.io (in the workers' namespace)",
     "clusterqueues": "list clusterqueues.kueue.x-k8s.io (in the whole cluster)",
+    "resourceflavors": "list resourceflavors.kueue.x-k8s.io (in the whole cluster)",
 }
 """What a diagnosis reads, and the RBAC verb without which it says less."""
 
@@ -54,7 +55,7 @@ class ClusterView:
         All nodes, and the pods of all namespaces; where only our own namespace may be read, its pods.
     events
         Those about the pods of the workers' namespace, and what autoscalers say of nodes; none is needed.
-    quotas, claims, devices, device_classes, workloads, local_queues, cluster_queues
+    quotas, claims, devices, device_classes, workloads, local_queues, cluster_queues, flavors
         The ResourceQuotas of the workers' namespace; what Dynamic Resource Allocation and Kueue keep, where they are used.
     unreadable
         The resources (keys of `RIGHTS`) that may not be read.
@@ -70,6 +71,7 @@ class ClusterView:
     workloads: tuple[WorkloadView, ...] = ()
     local_queues: tuple[LocalQueueView, ...] = ()
     cluster_queues: tuple[ClusterQueueView, ...] = ()
+    flavors: tuple[FlavorView, ...] = ()
     unreadable: frozenset[str] = frozenset()
 
     def use_of(self, node: str) -> NodeUse:
@@ -107,6 +109,11 @@ class ClusterView:
             for claim in self.claims
             for device in claim.devices
         }
+
+    @cached_property
+    def pods_by_uid(self) -> Mapping[str, PodView]:
+        """The pods by what tells them apart."""
+        return {pod.uid: pod for pod in self.pods}
 
     @cached_property
     def devices_by_node(self) -> Mapping[str, tuple[PublishedDevice, ...]]:

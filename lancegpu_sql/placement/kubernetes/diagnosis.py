@@ -13,7 +13,8 @@ from lancegpu_sql.placement.kubernetes.bound import bound_verdict, ended_verdict
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict
 from lancegpu_sql.placement.kubernetes.cluster import RIGHTS, ClusterView
 from lancegpu_sql.placement.kubernetes.evidence import evidence
-from lancegpu_sql.placement.kubernetes.quota import gate_verdict, quota_verdict
+from lancegpu_sql.placement.kubernetes.queues import gate_verdict
+from lancegpu_sql.placement.kubernetes.quota import quota_verdict
 from lancegpu_sql.placement.kubernetes.unscheduled import unscheduled_verdict
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.request import Waiting, WorkerRequest

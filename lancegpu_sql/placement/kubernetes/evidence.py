@@ -14,6 +14,7 @@ from lancegpu_sql.placement.kubernetes.holders import Holding, holders_of
 from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Obstacle
 from lancegpu_sql.placement.kubernetes.quantities import amount_text, whole
 from lancegpu_sql.placement.kubernetes.queue_views import KUEUE_GATE_PREFIX
+from lancegpu_sql.placement.kubernetes.queues import cluster_queue_of, queue_evidence, workload_of
 
 MOST_NODES = 50
 """Rows of nodes that are kept with a job; its record is read and written as a whole."""
@@ -42,6 +43,7 @@ def evidence(case: Case, verdict: Verdict) -> dict[str, Any]:
             ],
         },
         "resource": case.resource,
+        "queue": queue_evidence(case),
         "nodes": [_node(finding) for finding in heapq.nsmallest(MOST_NODES, findings, key=_rank)],
         "nodes_in_pool": len(findings),
         "events": [
@@ -63,9 +65,10 @@ def kubectl_lines(case: Case, verdict: Verdict) -> list[str]:
     pod = case.pod
     here = f"kubectl -n {shlex.quote(pod.namespace or 'default')}"
     lines = [f"{here} describe pod {shlex.quote(pod.name)}"] if pod.uid else []
-    if verdict.reason == "quota":
-        kueue = any(gate.startswith(KUEUE_GATE_PREFIX) for gate in pod.gates)
-        lines.append(f"{here} get workloads,localqueues" if kueue else f"{here} describe resourcequota")
+    if verdict.reason == "quota" and any(gate.startswith(KUEUE_GATE_PREFIX) for gate in pod.gates):
+        lines += _queue_lines(case, here)
+    elif verdict.reason == "quota":
+        lines.append(f"{here} describe resourcequota")
     if verdict.reason == "claim":
         lines += [f"{here} get resourceclaims -o wide", "kubectl get resourceslices,deviceclasses"]
     if pod.node:
@@ -134,6 +137,17 @@ def _node_lines(case: Case) -> list[str]:
         path = re.sub(r"([.])", r"\\\1", case.resource)
         columns.append(f"DEVICES:.status.allocatable.{path}")
     return [f"kubectl get nodes{chosen} -o {shlex.quote('custom-columns=' + ','.join(columns))}"]
+
+
+def _queue_lines(case: Case, here: str) -> list[str]:
+    # By their full names: Kubernetes itself has a kind called Workload.
+    kinds = "workloads.kueue.x-k8s.io,localqueues.kueue.x-k8s.io"
+    lines, workload, queue = [f"{here} get {kinds}"], workload_of(case), cluster_queue_of(case)
+    if workload is not None:
+        lines.append(f"{here} describe workloads.kueue.x-k8s.io {shlex.quote(workload.name)}")
+    if queue is not None:
+        lines.append(f"kubectl describe clusterqueues.kueue.x-k8s.io {shlex.quote(queue.name)}")
+    return lines
 
 
 def _can_i(right: str) -> str:

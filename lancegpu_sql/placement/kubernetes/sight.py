@@ -9,7 +9,12 @@ from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, PlacementError
 from lancegpu_sql.placement.kubernetes.client import KINDS, Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
-from lancegpu_sql.placement.kubernetes.queue_views import cluster_queue_view, local_queue_view, workload_view
+from lancegpu_sql.placement.kubernetes.queue_views import (
+    cluster_queue_view,
+    flavor_view,
+    local_queue_view,
+    workload_view,
+)
 from lancegpu_sql.placement.kubernetes.views import PodView, event_view, node_view, pod_view, quota_view
 from lancegpu_sql.placement.kubernetes.watch import Watch
 
@@ -26,6 +31,7 @@ _QUEUE_VIEWS: dict[str, Callable[[JsonObject], Any]] = {
     "Workload": workload_view,
     "LocalQueue": local_queue_view,
     "ClusterQueue": cluster_queue_view,
+    "ResourceFlavor": flavor_view,
 }
 _EVERYWHERE = ("Pod", "ResourceClaim")
 
@@ -116,6 +122,7 @@ def _assembled(
         workloads=seen("Workload"),
         local_queues=seen("LocalQueue"),
         cluster_queues=seen("ClusterQueue"),
+        flavors=seen("ResourceFlavor"),
         unreadable=unreadable,
     )
 

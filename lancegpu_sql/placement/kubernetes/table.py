@@ -36,6 +36,7 @@ def evidence_lines(detail: Mapping[str, Any]) -> list[str]:
     needs = ", ".join(f"{key} {text(amount)}" for key, amount in mapping(pod, "needs").items())
     lines += [f"needs {needs}"] if needs else []
     lines += [f"gate {gate}" for gate in text_list(pod.get("gates"))]
+    lines += _queue_lines(mapping(detail, "queue"))
     for one in entries(pod.get("conditions")):
         lines.append(_said(f"condition {text(one.get('type'))}={text(one.get('status'))}", one))
     for one in entries(detail.get("events")):
@@ -57,6 +58,18 @@ def _used_by(node: Mapping[str, Any]) -> str:
     if others:
         parts.append(f"others: {others.get('devices')}")
     return ", ".join(parts)
+
+
+def _queue_lines(queue: Mapping[str, Any]) -> list[str]:
+    if not queue:
+        return []
+    feeds = f" of ClusterQueue {text(queue.get('cluster_queue'))}" if queue.get("cluster_queue") else ""
+    quotas = [
+        f"quota {text(one.get('resource'))} of flavor {text(one.get('flavor'))}: {text(one.get('reserved'))} of "
+        f"{text(one.get('quota'))} reserved"
+        for one in entries(queue.get("quota"))
+    ]
+    return [f"queue {text(queue.get('name'))}{feeds}", *quotas]
 
 
 def _said(head: str, one: Mapping[str, Any]) -> str:

@@ -15,7 +15,12 @@ from lancegpu_sql.placement.kubernetes.cluster import RIGHTS, ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
-from lancegpu_sql.placement.kubernetes.queue_views import cluster_queue_view, local_queue_view, workload_view
+from lancegpu_sql.placement.kubernetes.queue_views import (
+    cluster_queue_view,
+    flavor_view,
+    local_queue_view,
+    workload_view,
+)
 from lancegpu_sql.placement.kubernetes.table import evidence_lines, pool_table, shell_lines
 from lancegpu_sql.placement.kubernetes.views import event_view, node_view, pod_view, quota_view
 from lancegpu_sql.placement.request import WorkerRequest
@@ -179,6 +184,7 @@ def test_a_diagnosis_of_anything_has_a_known_reason_one_sentence_and_json_eviden
         workloads=tuple(map(workload_view, others)),
         local_queues=tuple(map(local_queue_view, others)),
         cluster_queues=tuple(map(cluster_queue_view, others)),
+        flavors=tuple(map(flavor_view, others)),
         unreadable=unreadable,
     )
     waiting = diagnose(pod_view(pod), cluster, gpu_class, REQUEST, NOW)

@@ -140,3 +140,13 @@ def test_without_credentials_the_message_says_where_they_are_looked_for(tmp_path
     client = ClusterClient(KubernetesConfig("here", kubeconfig=str(tmp_path / "none")))
     with pytest.raises(InvalidPlacement, match="KUBECONFIG"):
         client.get("Pod", "p")
+
+
+def test_kinds_that_an_older_release_serves_in_an_older_version_are_found_there(
+    client: ClusterClient, answers: Answers
+) -> None:
+    answers.answers = [(404, {}), (200, {"items": [], "metadata": {"resourceVersion": "7"}})]
+    client.list("LocalQueue")
+    client.list("LocalQueue")
+    where = "GET /apis/kueue.x-k8s.io/{}/namespaces/here/localqueues?limit=500"
+    assert answers.asked == [where.format(version) for version in ("v1beta2", "v1beta1", "v1beta1")]

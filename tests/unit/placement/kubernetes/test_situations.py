@@ -17,7 +17,12 @@ from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.evidence import MOST_NODES
-from lancegpu_sql.placement.kubernetes.queue_views import cluster_queue_view, local_queue_view, workload_view
+from lancegpu_sql.placement.kubernetes.queue_views import (
+    cluster_queue_view,
+    flavor_view,
+    local_queue_view,
+    workload_view,
+)
 from lancegpu_sql.placement.kubernetes.views import event_view, node_view, pod_view, quota_view
 from lancegpu_sql.placement.merge_patch import merged
 from lancegpu_sql.placement.request import Waiting, WorkerRequest
@@ -59,6 +64,7 @@ def cluster(state: Mapping[str, Any]) -> ClusterView:
         workloads=tuple(map(workload_view, state.get("workloads", []))),
         local_queues=tuple(map(local_queue_view, state.get("local_queues", []))),
         cluster_queues=tuple(map(cluster_queue_view, state.get("cluster_queues", []))),
+        flavors=tuple(map(flavor_view, state.get("flavors", []))),
         unreadable=frozenset(state.get("unreadable", [])),
     )
 

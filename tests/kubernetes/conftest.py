@@ -18,12 +18,16 @@ import pytest
 from cluster import build
 from cluster.build import BuildFailed
 from cluster.control_plane import ControlPlane
+from cluster.kueue import Kueue
+from cluster.kueue import why_not as kueue_why_not
 from cluster.kwok import AddKwokNodes, Kwok
 from cluster.process_node import AddProcessNode, ProcessNode
 from cluster.running import RunningCluster
 from skips import Skip
 
-_build_failure: list[BuildFailed] = []
+# What each fixture needs to have compiled.
+_RECIPES = {"cluster": build.CLUSTER, "kueue": build.KUEUE}
+_build_failures: dict[str, BuildFailed] = {}
 _numbers = itertools.count(1)
 NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", "lancegpu-test": "true"}
 
@@ -31,28 +35,30 @@ NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", "lancegp
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Compile before the first test that needs it: outside the time that a test may take."""
-    needed = "cluster" in getattr(item, "fixturenames", ()) and not _external(item.config)
-    if needed and not _build_failure and build.why_not() is None:
-        _build(item.config)
+    for fixture, recipe in () if _external(item.config) else _RECIPES.items():
+        needed = fixture in getattr(item, "fixturenames", ()) and fixture not in _build_failures
+        if needed and build.why_not(recipe) is None and (fixture != "kueue" or kueue_why_not() is None):
+            _build(item.config, fixture)
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where there is no cluster, one line says so for all tests: what they have in common is this file."""
+    """What is left out where there is no cluster, or no Kueue, is one line for all tests: they have this file in common."""
     report = yield
-    if report.skipped and isinstance(report.longrepr, tuple) and Skip.NEEDS_CLUSTER in report.longrepr[2]:
+    reasons = (Skip.NEEDS_CLUSTER, Skip.NEEDS_ROOT)
+    if report.skipped and isinstance(report.longrepr, tuple) and any(one in report.longrepr[2] for one in reasons):
         report.longrepr = (__file__, 1, report.longrepr[2])
     return report
 
 
-def _build(config: pytest.Config) -> None:
+def _build(config: pytest.Config, fixture: str) -> None:
     capture: Any = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         try:
-            build.build(lambda line: print(f"\ntest cluster: {line}", end="", flush=True))
+            build.build(lambda line: print(f"\ntest cluster: {line}", end="", flush=True), _RECIPES[fixture])
         except BuildFailed as error:
-            _build_failure.append(error)
+            _build_failures[fixture] = error
 
 
 def _external(config: pytest.Config) -> bool:
@@ -68,8 +74,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     reason = build.why_not()
     if reason is not None:
         pytest.skip(f"{Skip.NEEDS_CLUSTER}: {reason}")
-    if _build_failure:
-        raise _build_failure[0]
+    if "cluster" in _build_failures:
+        raise _build_failures["cluster"]
     folder = Path(tempfile.mkdtemp(prefix="cluster-"))
     plane = ControlPlane(folder, build.cached())
     try:
@@ -78,6 +84,23 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
     finally:
         plane.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kueue(cluster: RunningCluster) -> Iterator[Kueue]:
+    """Kueue, beside the cluster from the first test that asks for it: pods that name a queue are its business."""
+    plane = cluster.plane
+    for skip, reason in ((Skip.NEEDS_CLUSTER, build.why_not(build.KUEUE)), (Skip.NEEDS_ROOT, kueue_why_not())):
+        if reason is not None:
+            pytest.skip(f"{skip}: {reason}")
+    if "kueue" in _build_failures:
+        raise _build_failures["kueue"]
+    kueue = Kueue(plane, build.cached(build.KUEUE))
+    try:
+        kueue.start()
+        yield kueue
+    finally:
+        kueue.stop()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.kubernetes.cluster import ClusterView
+from lancegpu_sql.placement.kubernetes.cluster import RIGHTS, ClusterView
 from lancegpu_sql.placement.kubernetes.names import JOB_LABEL
 from lancegpu_sql.placement.kubernetes.pool import NodeFinding, Pool, look_at_pool
 from lancegpu_sql.placement.kubernetes.views import PodView
@@ -40,6 +40,15 @@ class Verdict:
     message: str
     can_be_met: bool | None = None
     lacks: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The message, with the rights that would make it say more."""
+        if not self.lacks:
+            return self.message
+        return (
+            f"{self.message}; more could be said with the right to {' and to '.join(RIGHTS[one] for one in self.lacks)}"
+        )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.names import worker_name
 from lancegpu_sql.placement.kubernetes.quantities import resource_noun, whole
+from lancegpu_sql.placement.kubernetes.queue_views import KUEUE_GATE_PREFIX
+from lancegpu_sql.placement.kubernetes.queues import queue_of, queue_trouble
 from lancegpu_sql.placement.kubernetes.refusal import explain, is_for_lack_of_quota
 from lancegpu_sql.placement.kubernetes.sight import look_once
 from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
@@ -86,35 +88,56 @@ def _check(cluster: Cluster, seen: ClusterView, config: KubernetesConfig, gpu_cl
         return ClassCheck(gpu_class.name, False, None, None, None, None, "image", exc.message)
     now = utc_now()
     case = Case(_waiting(pod, now), seen, gpu_class, request, now)
-    refused = _refused(cluster, gpu_class, pod)
-    if isinstance(refused, PlacementError):
-        return _result(case, pod, False, "refused", refused.message, admitted=False)
-    found = diagnose(refused or case.pod, seen, gpu_class, request, now)
+    trial = _tried(cluster, gpu_class, pod)
+    if trial.problem is not None:
+        return _result(case, pod, False, "refused", trial.problem.message, admitted=False)
+    queue = queue_trouble(case) if trial.taken is not None else None
+    if queue is not None:
+        return _result(case, pod, queue.can_be_met, queue.reason, queue.words)
+    found = diagnose(case.pod if trial.taken else pod_view(pod), seen, gpu_class, request, now)
     usable = found.can_be_met if case.can_read("nodes") else None
     match found.reason:
         case "starting":
-            return _result(case, pod, usable, "ready", _room(case))
+            return _result(case, pod, usable, "ready", _room(case) + _queue(case, trial.taken))
         case "claim":
             return _result(case, pod, *_claim(case))
         case reason:
-            return _result(case, pod, usable, reason, found.message, admitted=refused is None)
+            return _result(case, pod, usable, reason, found.message, admitted=trial.taken is not None)
 
 
-def _refused(cluster: Cluster, gpu_class: GpuClass, pod: Mapping[str, Any]) -> PodView | PlacementError | None:
-    """Try a worker's objects; None if they would be taken, the pod if a quota is full, or else what is wrong."""
+@dataclass(frozen=True)
+class _Trial:
+    """What a dry run gave: the pod as it would be, or what is wrong; neither where a quota is full."""
+
+    taken: PodView | None = None
+    problem: PlacementError | None = None
+
+
+def _tried(cluster: Cluster, gpu_class: GpuClass, pod: Mapping[str, Any]) -> _Trial:
     template = claim_template(gpu_class, 1, owner=None, database=_CHECK)
     try:
-        for body in (pod,) if template is None else (template, pod):
-            cluster.create(str(body["kind"]), body, dry_run=True)
+        if template is not None:
+            cluster.create(str(template["kind"]), template, dry_run=True)
+        return _Trial(pod_view(cluster.create("Pod", pod, dry_run=True)))
     except ClusterForbidden as exc:
         if is_for_lack_of_quota(cluster, pod, exc):
-            return pod_view(pod)
-        return explain(cluster, pod, exc)
+            return _Trial()
+        return _Trial(problem=explain(cluster, pod, exc))
     except ClusterRefused as exc:
         if exc.facts["status"] == 401:
             raise
-        return InvalidPlacement(f"the cluster rejects the worker's pod: {exc.facts['said']}", **exc.facts)
-    return None
+        problem = InvalidPlacement(f"the cluster rejects the worker's pod: {exc.facts['said']}", **exc.facts)
+        return _Trial(problem=problem)
+
+
+def _queue(case: Case, taken: PodView | None) -> str:
+    """Say what comes of the class's queue."""
+    name = queue_of(case)
+    if not name or taken is None:
+        return ""
+    if any(gate.startswith(KUEUE_GATE_PREFIX) for gate in taken.gates):
+        return f"; Kueue's queue {name!r} admits it first"
+    return f"; nothing holds it for the queue {name!r}: no Kueue that takes up pods of this namespace runs here"
 
 
 def _room(case: Case) -> str:

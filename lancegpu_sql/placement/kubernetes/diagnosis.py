@@ -11,7 +11,7 @@ from datetime import datetime
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.bound import bound_verdict, ended_verdict
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict
-from lancegpu_sql.placement.kubernetes.cluster import RIGHTS, ClusterView
+from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.evidence import evidence
 from lancegpu_sql.placement.kubernetes.queues import gate_verdict
 from lancegpu_sql.placement.kubernetes.quota import quota_verdict
@@ -38,11 +38,7 @@ def diagnose(
     """
     case = Case(pod, cluster, gpu_class, request, now)
     verdict = _verdict(case)
-    message = verdict.message
-    if verdict.lacks:
-        verbs = " and to ".join(RIGHTS[one] for one in verdict.lacks)
-        message += f"; more could be said with the right to {verbs}"
-    return Waiting(verdict.reason, message, evidence(case, verdict), verdict.can_be_met)
+    return Waiting(verdict.reason, verdict.words, evidence(case, verdict), verdict.can_be_met)
 
 
 def _verdict(case: Case) -> Verdict:

@@ -46,6 +46,15 @@ KINDS = {
     "ResourceClaimTemplate": ("apis/resource.k8s.io/v1", "resourceclaimtemplates", True),
     "ResourceSlice": ("apis/resource.k8s.io/v1", "resourceslices", False),
     "PriorityClass": ("apis/scheduling.k8s.io/v1", "priorityclasses", False),
+    "ClusterQueue": ("apis/kueue.x-k8s.io/v1beta2", "clusterqueues", False),
+    "LocalQueue": ("apis/kueue.x-k8s.io/v1beta2", "localqueues", True),
+    "ResourceFlavor": ("apis/kueue.x-k8s.io/v1beta2", "resourceflavors", False),
+    "Workload": ("apis/kueue.x-k8s.io/v1beta2", "workloads", True),
+    "MutatingWebhookConfiguration": (
+        "apis/admissionregistration.k8s.io/v1",
+        "mutatingwebhookconfigurations",
+        False,
+    ),
     "ValidatingWebhookConfiguration": (
         "apis/admissionregistration.k8s.io/v1",
         "validatingwebhookconfigurations",

@@ -59,7 +59,7 @@ class ControlPlane:
     def __init__(self, folder: Path, programs: Programs) -> None:
         self.folder, self.programs = folder, programs
         self.authority = Authority(folder / "pki")
-        etcd, peer, api, scheduler, controllers = _free_ports(5)
+        etcd, peer, api, scheduler, controllers = free_ports(5)
         self._ports = {"etcd": etcd, "peer": peer, "kube-scheduler": scheduler, "kube-controller-manager": controllers}
         self._api_port = api
         self.server = f"https://{HOST}:{api}"
@@ -86,6 +86,12 @@ class ControlPlane:
     def stop_api_server(self) -> None:
         """Kill the API server alone: connections break, and nobody answers until it is started again."""
         processes.end([self._started.pop("kube-apiserver")], grace_seconds=0)
+
+    def restart_controllers(self) -> None:
+        """Let them see at once what kinds of objects there are now: of new ones they hear within half a minute only."""
+        processes.end([self._started.pop("kube-controller-manager")], grace_seconds=0)
+        self._start("kube-controller-manager")
+        self._wait("kube-controller-manager", self._healthy)
 
     def stop(self) -> None:
         """End everything, by process id; the API server at once, since it would wait for all who watch."""
@@ -219,7 +225,7 @@ class ControlPlane:
         ]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now; all are held until the last is known, so that they differ."""
     held = [socket.create_server((HOST, 0)) for _ in range(count)]
     try:

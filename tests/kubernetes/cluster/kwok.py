@@ -81,7 +81,7 @@ class Kwok:
 
     def _start(self) -> subprocess.Popen[bytes]:
         programs = self._plane.programs
-        stages = [word for path in programs.stages for word in ("-c", path)]
+        stages = [word for path in programs.files for word in ("-c", path)]
         selector = f"--manage-nodes-with-annotation-selector={OURS}=fake"
         command = [programs["kwok"], "--kubeconfig", self._plane.kubeconfig, selector, *stages]
         return processes.start([*command, "--node-lease-duration-seconds=40"], self._plane.folder / "kwok.log")

@@ -1,0 +1,166 @@
+"""GPU classes queued by Kueue, with whole jobs: what waits for quota, what can never be admitted, and what is set up wrongly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.api import Api
+from cluster.kueue import Kueue
+from cluster.process_node import GPU, AddProcessNode
+from cluster.running import RunningCluster
+from two_jobs import ROWS, MakeJobs, TwoJobs, left_behind, told, two_jobs
+
+from lancegpu_sql.cli import main
+from lancegpu_sql.errors import Cancelled
+
+KUEUES = ("ClusterQueue", "ResourceFlavor")
+
+
+@pytest.fixture
+def api(cluster: RunningCluster, kueue: Kueue) -> Api:
+    """The API server, with Kueue beside it."""
+    return cluster.client()
+
+
+@pytest.fixture
+def queue(api: Api, namespace: str) -> Iterator[Callable[..., None]]:
+    """``queue(name, gpus=…)``: a LocalQueue and the ClusterQueue that it feeds, with a quota of so many GPUs."""
+    made: list[str] = []
+
+    def make(name: str, *, gpus: int = 1) -> None:
+        cluster_queue = f"{name}-of-{namespace}"
+        made.append(cluster_queue)
+        api.create(
+            {"kind": "ResourceFlavor", "metadata": {"name": cluster_queue}, "spec": {"nodeLabels": {"pool": namespace}}}
+        )
+        quota = [
+            {"name": one, "nominalQuota": much} for one, much in (("cpu", "64"), ("memory", "1Ti"), (GPU, str(gpus)))
+        ]
+        group = {"coveredResources": ["cpu", "memory", GPU], "flavors": [{"name": cluster_queue, "resources": quota}]}
+        spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+        api.create({"kind": "ClusterQueue", "metadata": {"name": cluster_queue}, "spec": spec})
+        api.create(
+            {"kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": cluster_queue}}, namespace
+        )
+
+    yield make
+    for kind in KUEUES:
+        for name in made:
+            api.delete(kind, name)
+
+
+@pytest.fixture
+def make_jobs(cluster: RunningCluster, api: Api, namespace: str, tmp_path: Path) -> Iterator[MakeJobs]:
+    """Makes two jobs whose class is as the test says; nothing of them is left afterwards."""
+    opened: list[Any] = []
+
+    def make(**of_class: Any) -> TwoJobs:
+        opened.append(two_jobs(tmp_path, cluster.kubeconfig, namespace, of_class))
+        return opened[-1].__enter__()
+
+    yield make
+    for one in opened:
+        one.__exit__(None, None, None)
+    assert left_behind(api, namespace) == {}
+
+
+@pytest.fixture
+def gpus(namespace: str, process_node: AddProcessNode) -> None:
+    """A node with more GPUs than any quota here."""
+    process_node("queued-1", gpus=2, labels={"pool": namespace})
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_job_waits_for_the_quota_that_another_has_and_goes_on_after_it(
+    api: Api, namespace: str, queue: Callable[..., None], make_jobs: MakeJobs, capsys: pytest.CaptureFixture[str]
+):
+    queue("team")
+    jobs = make_jobs(queue="team")
+    first = jobs.hold()
+    second = jobs.follow()
+    waiting = told(second, lambda one: "in use by" in one.message)
+    assert (waiting.reason, waiting.can_be_met) == ("quota", True)
+    assert f"1 of 1 GPU of the ClusterQueue 'team-of-{namespace}' is in use by job {first.id}" in waiting.message
+    assert [gate.startswith("kueue.x-k8s.io/") for gate in waiting.detail["pod"]["gates"]] == [True, True]
+    assert main(["--db", jobs.database.uri, "why", second.id]) == 0
+    shown = capsys.readouterr().out
+    assert f"quota {GPU} of flavor team-of-{namespace}: 1 of 1 reserved" in shown
+    assert f"kubectl -n {namespace} describe workloads.kueue.x-k8s.io pod-" in shown
+    jobs.let_go()
+    assert (first.wait(60).rows_assigned, second.wait(60).rows_assigned) == (ROWS, ROWS)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_more_than_a_queue_may_ever_have_is_told_and_waited_for_until_it_has_it(
+    api: Api, namespace: str, queue: Callable[..., None], make_jobs: MakeJobs
+):
+    queue("team", gpus=1)
+    job = make_jobs(queue="team", memory_bytes="2TiB").follow()
+    waiting = told(job, lambda one: one.can_be_met is False)
+    assert waiting.reason == "quota"
+    assert (
+        "one worker needs 2 TiB of memory, and at most 1 TiB of memory can be had in Kueue's queue 'team'"
+        in waiting.message
+    )
+    job.cancel()
+    with pytest.raises(Cancelled):
+        job.wait(60)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_queue_that_is_not_there_is_named_and_the_job_starts_when_it_is(
+    namespace: str, queue: Callable[..., None], make_jobs: MakeJobs
+):
+    job = make_jobs(queue="team").follow()
+    waiting = told(job, lambda one: one.can_be_met is False)
+    assert waiting.reason == "quota"
+    assert f"namespace '{namespace}' has no LocalQueue 'team'" in waiting.message
+    queue("team")
+    assert job.wait(60).rows_assigned == ROWS
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_refresh_may_name_another_queue_than_its_class(queue: Callable[..., None], make_jobs: MakeJobs):
+    queue("team")
+    queue("other")
+    jobs = make_jobs(queue="team")
+    first = jobs.hold()
+    assert jobs.follow(queue="other").wait(60).rows_assigned == ROWS
+    jobs.let_go()
+    first.wait(60)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_the_check_of_classes_tells_a_queue_that_is_not_right(
+    cluster: RunningCluster,
+    namespace: str,
+    queue: Callable[..., None],
+    make_jobs: MakeJobs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
+    jobs = make_jobs(queue="team")
+    command = [
+        "--db",
+        jobs.database.uri,
+        "classes",
+        "check",
+        "--namespace",
+        namespace,
+        "--image",
+        "worker:test",
+        "--json",
+    ]
+    assert main(command) == 1
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["usable"], found["reason"], found["admitted"]) == (False, "quota", True)
+    assert "has no LocalQueue 'team'" in found["message"]
+    queue("team")
+    assert main(command) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["message"].startswith("a worker would start now: 2 GPUs are free")

@@ -58,6 +58,13 @@ def fails_on_negative(number: int) -> int:
     return number
 
 
+def fails_on_negative_in_batch(number: pa.Int64Array) -> pa.Int64Array:
+    """Raises for a whole batch because of some rows."""
+    if pc.any(pc.less(number, 0)).as_py():
+        raise ValueError("a negative number is in this batch")
+    return number
+
+
 class Unpicklable(Exception):
     """An exception that cannot leave its process."""
 

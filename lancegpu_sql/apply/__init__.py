@@ -5,8 +5,21 @@ Nothing here knows of tables, jobs or SQL, and only `workers` knows how a worker
 """
 
 from lancegpu_sql.apply.batches import Computed, InputBatch
+from lancegpu_sql.apply.calls import Calls, Pending
+from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.run import apply
 from lancegpu_sql.apply.watch import ApplyWatch, SilentWatch, WorkerTimings
 
-__all__ = ["ApplyOptions", "ApplyWatch", "Computed", "InputBatch", "SilentWatch", "WorkerTimings", "apply"]
+__all__ = [
+    "ApplyOptions",
+    "ApplyWatch",
+    "Calls",
+    "Computed",
+    "InputBatch",
+    "Memo",
+    "Pending",
+    "SilentWatch",
+    "WorkerTimings",
+    "apply",
+]

@@ -21,11 +21,14 @@ class InputBatch:
         uint64, one a row: names a row in an error.
     tag
         Columns of the caller's own, one row for each; they come back beside the values.
+    of_table
+        Whether `row_ids` are those of a table's rows, by which its reader finds them; else they only count.
     """
 
     arguments: pa.RecordBatch
     row_ids: pa.Array
     tag: pa.RecordBatch
+    of_table: bool = True
 
     @property
     def rows(self) -> int:
@@ -36,7 +39,10 @@ class InputBatch:
     def slice(self, offset: int, rows: int) -> InputBatch:
         """Return some of the rows, without a copy."""
         return InputBatch(
-            self.arguments.slice(offset, rows), self.row_ids.slice(offset, rows), self.tag.slice(offset, rows)
+            self.arguments.slice(offset, rows),
+            self.row_ids.slice(offset, rows),
+            self.tag.slice(offset, rows),
+            self.of_table,
         )
 
 
@@ -126,4 +132,5 @@ def _concat(batches: Sequence[InputBatch]) -> InputBatch:
         pa.concat_batches([batch.arguments for batch in batches]),
         pa.concat_arrays([batch.row_ids for batch in batches]),
         pa.concat_batches([batch.tag for batch in batches]),
+        batches[0].of_table,
     )

@@ -57,6 +57,7 @@ class Board:
         self._pulling = False
         self._reader: Hand | None = None
         self._exhausted = False
+        self._more_comes = True
         self._open_calls = 0
         self._busy = BusyMeter()
         self._failed_id: int | None = None
@@ -277,7 +278,7 @@ class Board:
         pace = self._meter.pace
         part_left = self._parts.rows_left(pace.rows_per_second * max(1, len(self._hands)) if pace else None)
         wanted = min(call_rows(pace, self._cutter.row_bytes(), self._options), part_left)
-        piece = self._cutter.cut(wanted, self._options.call_target_bytes, more_comes=not self._exhausted)
+        piece = self._cutter.cut(wanted, self._options.call_target_bytes, more_comes=self._more_comes)
         if piece is None:
             return None
         argument_bytes = piece.arguments.nbytes
@@ -339,8 +340,9 @@ class Board:
         if error is not None:
             self._error = self._error or error
         elif batch is None:
-            self._exhausted = True
+            self._exhausted, self._more_comes = True, False
         else:
+            self._more_comes = batch.rows > 0
             self._cutter.add(batch)
 
     def _give(self, hand: Hand, call: Call, asked: float, without_rows: float) -> None:
@@ -363,7 +365,8 @@ class Board:
         weight_bytes = call.rows.tag.nbytes + result_bytes + _CALL_BYTES
         self._weight_bytes += weight_bytes - call.weight_bytes
         call.weight_bytes = weight_bytes
-        call.rows = InputBatch(call.rows.arguments.slice(0, 0), call.rows.row_ids.slice(0, 0), call.rows.tag)
+        rows = call.rows
+        call.rows = InputBatch(rows.arguments.slice(0, 0), rows.row_ids.slice(0, 0), rows.tag, rows.of_table)
 
     def _fail_call(self, call: Call, error: LanceGpuError) -> None:
         if not call.done:

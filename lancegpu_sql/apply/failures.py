@@ -52,9 +52,13 @@ def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> La
         )
     row_id = rows.row_ids[index].as_py()
     (arguments,) = rows.arguments.slice(index, 1).to_pylist()
+    where = (
+        f"on row {row_id} with {_shown(arguments)}\n(table.to_arrow(where='_rowid = {row_id}') gives the row)"
+        if rows.of_table
+        else f"on {_shown(arguments)}"
+    )
     return RowFailed(
-        f"{_name(load)} raised {failure.message}\non row {row_id} with {_shown(arguments)}\n"
-        f"(table.to_arrow(where='_rowid = {row_id}') gives the row)\n{failure.traceback}".rstrip(),
+        f"{_name(load)} raised {failure.message}\n{where}\n{failure.traceback}".rstrip(),
         row_id=row_id,
         row_ids=[row_id],
         arguments=arguments,
@@ -108,6 +112,9 @@ def _name(load: FunctionLoad) -> str:
 
 
 def _span(rows: InputBatch) -> str:
+    if not rows.of_table:
+        (first_row,) = rows.arguments.slice(0, 1).to_pylist()
+        return f"{_shown(first_row)}" if rows.rows == 1 else f"{rows.rows} rows (the first: {_shown(first_row)})"
     first, last = rows.row_ids[0].as_py(), rows.row_ids[-1].as_py()
     if rows.rows == 1:
         return f"row {first}"

@@ -46,6 +46,7 @@ def apply(
     ----------
     inputs
         The rows. Pulled from other threads, by one at a time, and not ahead of what the bounds allow. It is not closed.
+        A batch without rows says that more will take a while: what was read is sent at once, however few rows it is.
     need
         The Function and where it runs.
     pool

@@ -251,3 +251,12 @@ def test_whatever_is_lost_every_row_comes_once_and_in_order(moves, rows):
             came += out.rows.tag.column(0).to_pylist()
     assert came == list(range(rows))
     assert board.finished
+
+
+def test_a_batch_without_rows_sends_what_was_read():
+    board = Board(iter([input_batch(range(20)), input_batch([]), input_batch(range(20, 40))]), LOAD, ApplyOptions())
+    hand = joined(board)
+    done(board, hand, take(board, hand))
+    done(board, hand, take(board, hand))
+    # More rows would fit into this call, and the next batch may take its time.
+    assert take(board, hand).rows.rows == 10

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from applied import input_batch
 
+from lancegpu_sql.apply.batches import InputBatch
 from lancegpu_sql.apply.failures import call_error, call_timeout, worker_lost
 from lancegpu_sql.errors import LanceGpuError, RowFailed, WrongResult
 from lancegpu_sql.placement import Lost
@@ -87,3 +88,9 @@ def test_a_lost_worker_says_why_and_over_which_rows():
 )
 def test_a_lost_worker_is_told_with_what_to_do(cause, step):
     assert step in worker_lost(LOAD, ROWS, 1, Lost(cause, "worker 7 ended")).message
+
+
+def test_a_row_of_no_table_is_named_by_its_arguments():
+    rows = InputBatch(ROWS.arguments, ROWS.row_ids, ROWS.tag, of_table=False)
+    assert "on number=6\nTraceback" in call_error(LOAD, rows, raised(1)).message
+    assert "3 rows (the first: number=5)" in call_error(LOAD, rows, raised(None)).message

@@ -1,0 +1,291 @@
+"""A Function fed with rows by whoever has some, as a query does: `apply` turned inside out."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from lancegpu_sql.apply.asked import Asked, no_rows
+from lancegpu_sql.apply.batches import InputBatch
+from lancegpu_sql.apply.memo import Found, Memo
+from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.run import apply
+from lancegpu_sql.apply.watch import ApplyWatch
+from lancegpu_sql.errors import Cancelled, RowFailed
+from lancegpu_sql.workers.need import WorkerNeed
+from lancegpu_sql.workers.pool import WorkerPool
+
+OnError = Literal["raise", "null"]
+
+_LOOK_SECONDS = 0.1
+"""How often a cancellation, and a call to be done over, is looked for while nobody brings rows."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The values of rows that were submitted."""
+
+    _found: Found
+    _marked: bool
+
+    @property
+    def done(self) -> bool:
+        """Whether `result` returns at once."""
+        return self._found.done
+
+    def result(self) -> pa.Array:
+        """Return the Function's values, one a row in order; blocks until they are there.
+
+        Raises
+        ------
+        RowFailed, WrongResult, CallTimeout, LoadFailed, LoadTimeout, WorkerLost, Cancelled
+            As of `apply`.
+        """
+        values = self._found.gather()
+        return values.field(0) if self._marked else values
+
+    def failed(self) -> pa.Array:
+        """Return which rows failed, their values being null; blocks until that is known."""
+        values = self._found.gather()
+        return values.field(1) if self._marked else pa.repeat(pa.scalar(False), len(values))
+
+
+class Calls:
+    """One Function, applied to whatever rows are submitted; several threads may submit at once.
+
+    A worker is asked for with the first rows, and given back by `close`. Rows are sent as soon as they come, many at a
+    time where many wait. After a failure every submitted row fails with it.
+
+    Parameters
+    ----------
+    need, pool, options, watch, cancelled
+        As of `apply`. Rows that wait to be sent are bounded by `options.outstanding_bytes`.
+    value_type
+        The Function's.
+    memo
+        Where values are shared between equal arguments; None computes each row for itself.
+    on_error
+        Whether a row that fails ends the work or has a null for its value. To find it, rows sent with it are computed
+        again in ever smaller calls.
+    """
+
+    def __init__(
+        self,
+        need: WorkerNeed,
+        pool: WorkerPool,
+        options: ApplyOptions,
+        *,
+        value_type: pa.DataType,
+        watch: ApplyWatch,
+        cancelled: threading.Event,
+        memo: Memo | None,
+        on_error: OnError = "raise",
+    ) -> None:
+        self._need = need
+        self._pool = pool
+        self._options = options
+        self._value_type = value_type
+        self._watch = watch
+        self._memo = memo
+        self._marked = on_error == "null"
+        self._stop = _Either(cancelled)
+        self._changed = threading.Condition()
+        self._open: deque[Asked] = deque()
+        self._unsent: deque[Asked] = deque()
+        self._unsent_bytes = 0
+        self._rows = 0
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, arguments: pa.RecordBatch) -> Pending:
+        """Ask for the values of some rows; returns before they are there.
+
+        Blocks only while too many rows wait to be sent.
+
+        Parameters
+        ----------
+        arguments
+            The Function's parameters as columns, in order, of exactly their types.
+
+        Raises
+        ------
+        RowFailed, WrongResult, CallTimeout, LoadFailed, LoadTimeout, WorkerLost, Cancelled
+            The work has ended already, by this.
+        """
+        if not arguments.num_rows:
+            return Pending(Found((no_rows(self._value_type, marked=self._marked),)), self._marked)
+        if self._memo is None:
+            asked = self._ask(arguments)
+            return Pending(Found((asked,)), self._marked)
+        return Pending(self._memo.find(arguments, self._ask), self._marked)
+
+    def close(self) -> None:
+        """End the work and give the worker back. May be called from any thread, any number of times."""
+        self._stop.set()
+        with self._changed:
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join()
+
+    def _ask(self, arguments: pa.RecordBatch) -> Asked:
+        with self._changed:
+            while self._unsent_bytes > self._options.outstanding_bytes and not self._over:
+                self._changed.wait(_LOOK_SECONDS)
+            if self._over:
+                raise self._error or self._stopped()
+            asked = Asked(arguments, self._rows, marked=self._marked)
+            self._rows += asked.rows
+            self._open.append(asked)
+            self._unsent.append(asked)
+            self._unsent_bytes += _bytes(asked)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="apply-calls", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return asked
+
+    @property
+    def _over(self) -> bool:
+        return self._error is not None or self._stop.is_set()
+
+    def _stopped(self) -> Cancelled:
+        return Cancelled(f"{self._need.load.function} was stopped")
+
+    # The thread that applies.
+
+    def _run(self) -> None:
+        error: BaseException = self._stopped()
+        try:
+            while not self._stop.is_set():
+                self._apply_until_a_row_fails(None)
+        except BaseException as exc:
+            error = exc
+        with self._changed:
+            self._error = error
+            left = tuple(self._open)
+            self._open.clear()
+            self._unsent.clear()
+            self._changed.notify_all()
+        for asked in left:
+            asked.fail(error)
+        if self._memo is not None:
+            self._memo.settle()
+
+    def _apply_until_a_row_fails(self, rows: int | None) -> None:
+        """Compute the next rows, or whatever comes, up to one that fails, which is made null."""
+        try:
+            for computed in apply(
+                self._inputs(rows), self._need, self._pool, self._options, watch=self._watch, cancelled=self._stop
+            ):
+                self._hand_out(computed.values)
+        except RowFailed as failure:
+            if not self._marked:
+                raise
+            self._isolate(failure)
+
+    def _isolate(self, failure: RowFailed) -> None:
+        """Compute the rows of a failed call again, all but the one that fails."""
+        row, rows = failure.facts.get("row_id"), failure.facts.get("rows", 1)
+        with self._changed:
+            start = self._open[0].next_row
+        if row is not None:
+            self._do_again(int(row) - start)
+        if row is not None or rows == 1:
+            self._make_null()
+        else:
+            self._do_again(rows // 2)
+            self._do_again(rows - rows // 2)
+
+    def _do_again(self, rows: int) -> None:
+        with self._changed:
+            end = self._open[0].next_row + rows
+        # A row among them may fail as well, and is then isolated by itself.
+        while (left := end - self._first_open()) > 0:
+            self._apply_until_a_row_fails(left)
+
+    def _first_open(self) -> int:
+        with self._changed:
+            return self._open[0].next_row if self._open else self._rows
+
+    def _make_null(self) -> None:
+        with self._changed:
+            self._open[0].take_failed(self._value_type)
+            self._drop_done()
+
+    def _hand_out(self, values: pa.Array) -> None:
+        at = 0
+        with self._changed:
+            while at < len(values):
+                asked = self._open[0]
+                rows = min(asked.left, len(values) - at)
+                asked.take(values.slice(at, rows))
+                at += rows
+                self._drop_done()
+
+    def _drop_done(self) -> None:
+        while self._open and self._open[0].done:
+            self._open.popleft()
+
+    # The rows, pulled by `apply`.
+
+    def _inputs(self, rows: int | None) -> Iterator[InputBatch]:
+        """Yield what has no value yet: the next `rows`, or all that ever comes."""
+        left = rows
+        with self._changed:
+            self._unsent = deque(self._open)
+            self._unsent_bytes = sum(map(_bytes, self._unsent))
+        begun, all_sent = False, True
+        while not self._stop.is_set() and left != 0:
+            batch = self._next_batch(left, wait=all_sent)
+            if batch is not None:
+                begun, all_sent = True, False
+                left = None if left is None else left - batch.rows
+                yield batch
+            elif begun:  # before that no worker is needed
+                all_sent = True
+                yield _NOTHING_YET
+
+    def _next_batch(self, most: int | None, *, wait: bool) -> InputBatch | None:
+        """Return rows that have not been sent, or None where there are none, at once or after a moment."""
+        with self._changed:
+            if wait and not self._unsent:
+                self._changed.wait(_LOOK_SECONDS)
+            if not self._unsent:
+                return None
+            asked = self._unsent.popleft()
+            arguments = asked.arguments
+            assert arguments is not None  # it is not done
+            self._unsent_bytes -= _bytes(asked)
+            self._changed.notify_all()
+        rest = arguments.slice(asked.next_row - asked.first_row, most)
+        return _batch(rest, asked.next_row)
+
+
+class _Either(threading.Event):
+    """Set when it is, or when another one is."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._other.is_set()
+
+
+def _batch(arguments: pa.RecordBatch, first_row: int) -> InputBatch:
+    rows = pa.array(np.arange(first_row, first_row + arguments.num_rows, dtype=np.uint64))
+    return InputBatch(arguments, rows, pa.record_batch([rows], names=["row"]), of_table=False)
+
+
+_NOTHING_YET = _batch(pa.record_batch({}), 0)
+
+
+def _bytes(asked: Asked) -> int:
+    return 0 if asked.arguments is None else int(asked.arguments.nbytes)

@@ -44,6 +44,7 @@ class Household:
         self._lock = threading.Lock()
         self._owner: Mapping[str, Any] | None = None
         self._seen: dict[str, _Seen] = {}
+        self._others: frozenset[str] = frozenset()
         self.placement = uuid.uuid4().hex[:16]
 
     @property
@@ -56,6 +57,11 @@ class Household:
         """What everything that this placement makes carries."""
         return {**database_labels(self._database), PLACEMENT_LABEL: self.placement}
 
+    @property
+    def others(self) -> frozenset[str]:
+        """The placements that had an entry beside this one's when it last was written."""
+        return self._others
+
     def owner(self) -> Mapping[str, Any]:
         """Return the object that owns all, made if need be; this placement has its entry in it."""
         with self._lock:
@@ -66,8 +72,10 @@ class Household:
     def beat(self) -> None:
         """Show that this placement lives."""
         with self._lock:
-            if self._cluster.patch("ConfigMap", self.name, {"data": self._entry()}) is None:
+            found = self._cluster.patch("ConfigMap", self.name, {"data": self._entry()})
+            if found is None:
                 self._owner = None  # somebody has removed it, and all pods with it
+            self._note(found or {})
 
     def leave(self, placement: str | None = None) -> None:
         """Take out an entry: one's own, or that of a dead one."""
@@ -107,8 +115,12 @@ class Household:
                 if exc.facts["status"] != 409:
                     raise
                 made = self._cluster.patch("ConfigMap", self.name, {"data": self._entry()})
+        self._note(made)
         # As an owner reference has them.
         return {"apiVersion": "v1", "kind": "ConfigMap", "name": self.name, "uid": made["metadata"]["uid"]}
+
+    def _note(self, found: Mapping[str, Any]) -> None:
+        self._others = frozenset(found.get("data") or {}) - {self.placement}
 
     def _entry(self) -> dict[str, str]:
         process = ProcessIdentity.current().model_dump(mode="json")

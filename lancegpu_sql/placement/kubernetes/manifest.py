@@ -39,6 +39,7 @@ def worker_pod(
     owner: Mapping[str, Any] | None,
     database: str,
     rung: CpuRung | None = None,
+    placement: str = "",
 ) -> dict[str, Any]:
     """Return the pod of one worker.
 
@@ -54,6 +55,8 @@ def worker_pod(
         What the pod's label names the database by.
     rung
         The size of a CPU worker; None is the smallest.
+    placement
+        Whose claim template it refers to, where its class has one.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def worker_pod(
     if gpu_class is None:
         return pod
     if gpu_class.device_claim is not None:
-        template = claim_template_name(gpu_class.name, _claim_spec(gpu_class, request.gpus))
+        template = claim_template_name(gpu_class.name, _claim_spec(gpu_class, request.gpus), placement)
         pod["spec"]["resourceClaims"] = [{"name": CLAIM, "resourceClaimTemplateName": template}]
     overridden: dict[str, Any] = merged(pod, gpu_class.pod_overrides)
     return overridden
@@ -105,11 +108,11 @@ def worker_secret(
 
 
 def claim_template(
-    gpu_class: GpuClass, gpus: int, *, owner: Mapping[str, Any] | None, database: str
+    gpu_class: GpuClass, gpus: int, *, owner: Mapping[str, Any] | None, database: str, placement: str = ""
 ) -> dict[str, Any] | None:
     """Return the ResourceClaimTemplate that pods of a class refer to; None where the class asks by a resource's name.
 
-    It is the same for all workers of the class with so many GPUs, and must exist before the first of them.
+    It is the same for all of a placement's workers of the class with so many GPUs, and must exist before the first of them.
     """
     if gpu_class.device_claim is None:
         return None
@@ -118,7 +121,11 @@ def claim_template(
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": claim_template_name(gpu_class.name, spec), "labels": labels, **_owned_by(owner)},
+        "metadata": {
+            "name": claim_template_name(gpu_class.name, spec, placement),
+            "labels": labels,
+            **_owned_by(owner),
+        },
         "spec": {"metadata": {"labels": dict(labels)}, "spec": spec},
     }
 

@@ -50,9 +50,13 @@ def worker_name(request: WorkerRequest, attempt: int = 0) -> str:
     return dns_label(MANAGER, request.function, request.request_id, str(attempt))
 
 
-def claim_template_name(gpu_class: str, spec: dict[str, Any]) -> str:
-    """Return the name of a claim template: another spec, which could not be changed, has another name."""
-    return dns_label(MANAGER, gpu_class, json.dumps(spec, sort_keys=True))
+def claim_template_name(gpu_class: str, spec: dict[str, Any], placement: str = "") -> str:
+    """Return the name of a claim template: another spec, which could not be changed, has another name.
+
+    So has another placement's, which goes when that one does.
+    """
+    salt = [placement] if placement else []
+    return dns_label(MANAGER, gpu_class, json.dumps(spec, sort_keys=True), *salt)
 
 
 def database_labels(database: str) -> dict[str, str]:

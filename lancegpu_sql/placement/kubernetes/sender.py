@@ -50,6 +50,11 @@ class Sender:
         self._templates: set[str] = set()
         self._closing = threading.Event()
 
+    @property
+    def has_templates(self) -> bool:
+        """Whether claim templates were made."""
+        return bool(self._templates)
+
     def begin(
         self,
         charge: Charge,

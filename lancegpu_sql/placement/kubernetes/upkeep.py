@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from lancegpu_sql.errors import PlacementError
+from lancegpu_sql.errors import ClusterRefused, PlacementError
 from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.household import BEAT_SECONDS, PLACEMENT_LABEL, Household, placement_selector
 from lancegpu_sql.placement.kubernetes.loop import Loop
@@ -43,14 +43,17 @@ class Upkeep:
     def close(self) -> None:
         """Remove what this placement has left in the cluster, its sign of life with it."""
         if self._beating:
+            what = placement_selector(self._database, self._household.placement)
             with suppress(PlacementError):
-                self._cluster.delete_all("Secret", placement_selector(self._database, self._household.placement))
+                if self._sender.has_templates:
+                    self._cluster.delete_all("ResourceClaimTemplate", what)
+                self._cluster.delete_all("Secret", what)
                 self._household.leave()
 
     def look_for_leftovers(self) -> None:
         """Remove what placements have left that died, whose jobs ask for workers of their own; on the loop."""
         seen = {view.labels.get(PLACEMENT_LABEL, "") for view in self._seen_pods()}
-        others = seen - {"", self._household.placement}
+        others = (seen | self._household.others) - {"", self._household.placement}
         if others:
             self._sender.submit(partial(self._clear_away, others))
             self._loop.call_in(BEAT_SECONDS, "leftovers", self.look_for_leftovers)
@@ -65,4 +68,7 @@ class Upkeep:
             what = placement_selector(self._database, placement)
             for kind in ("Pod", "Secret"):
                 self._cluster.delete_all(kind, what)
+            # Where the cluster knows no such things, or lets nobody remove them, none were made.
+            with suppress(ClusterRefused):
+                self._cluster.delete_all("ResourceClaimTemplate", what)
             self._household.leave(placement)

@@ -103,3 +103,12 @@ def test_the_selector_names_the_database_and_the_placement():
     chosen = placement_selector("sqlite:///music", "abc").split(",")
     assert "lancegpu.dev/placement=abc" in chosen
     assert len(chosen) == 3
+
+
+def test_each_beat_tells_which_others_have_an_entry(cluster: FakeCluster, household: Household):
+    household.owner()
+    assert household.others == set()
+    other = Household(cluster, "sqlite:///music")
+    other.owner()
+    household.beat()
+    assert (household.others, other.others) == ({other.placement}, {household.placement})

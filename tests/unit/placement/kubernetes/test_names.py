@@ -57,6 +57,7 @@ def test_a_request_always_has_the_same_name() -> None:
 @given(anything)
 def test_any_class_has_a_name_for_its_claim_template(name: str) -> None:
     assert DNS_LABEL.fullmatch(claim_template_name(name, {"count": 1}))
+    assert len({claim_template_name(name, {"count": 1}, placement) for placement in ("", "a", "b")}) == 3
 
 
 def test_names_show_what_they_are_of() -> None:

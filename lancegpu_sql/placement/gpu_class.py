@@ -46,6 +46,10 @@ _BYTES_PER_UNIT = {
 _MOST = 2**63 - 1
 # A ledger of devices is read whole, again and again.
 _MOST_SIMULATED = 1024
+
+START_TIMEOUT_SECONDS = 1800.0
+"""An image of 30 GB, as those with CUDA may be, takes 20 minutes at 25 MB/s."""
+
 _BYTES_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B)\s*")
 
 
@@ -107,6 +111,9 @@ class GpuClass(Declared):
         limit.
     worker_idle_seconds
         How long a worker of the class that nobody uses is kept warm; None leaves that to the setting of that name.
+    start_timeout_seconds
+        How long a pod may take from getting its node to serving, its image pulled and its volumes mounted; how long it
+        waits for a node never counts.
     sharing
         ``mig`` and ``time_sliced`` devices are parts of one: a worker gets one of them.
     local
@@ -135,6 +142,7 @@ class GpuClass(Declared):
     max_gpu_count_per_worker: PositiveInt | None = None
     max_workers: PositiveInt | None = None
     worker_idle_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None = None
+    start_timeout_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)] = START_TIMEOUT_SECONDS
     sharing: Literal["exclusive", "mig", "time_sliced"] = "exclusive"
     local: LocalDevices | None = None
     device_claim: DeviceClaim | None = None

@@ -10,9 +10,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL, Household
 from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
-from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL
+from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
+from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL, worker_name
 from lancegpu_sql.placement.kubernetes.views import PodView
+from lancegpu_sql.placement.request import WorkerRequest
 
 
 @dataclass(eq=False)
@@ -45,7 +49,35 @@ class Charge:
     secret_made: bool = False
     leaving: bool = False
     placed: bool = False
+    placed_at: float | None = None
+    """When it got its node, on this process's clock."""
+    not_before: float = 0.0
+    """When it may be made, on the same clock."""
+    avoided: tuple[str, ...] = ()
+    """The nodes that it keeps off, for what they did to others."""
     knocking: bool = False
+
+
+def charge_for(
+    request: WorkerRequest, config: KubernetesConfig, household: Household, database: str, attempt: int
+) -> Charge:
+    """Return a pod for a request, that is yet to be made.
+
+    Raises
+    ------
+    InvalidPlacement
+        No pod can be made of the request: no image, one that is not allowed, …
+    """
+    name = worker_name(request, attempt)
+    placement = household.placement
+    body = worker_pod(request, config, name=name, secret_name=name, owner=None, database=database, placement=placement)
+    body["metadata"]["labels"][PLACEMENT_LABEL] = placement
+    template = None
+    if request.gpu_class is not None:
+        template = claim_template(request.gpu_class, request.gpus, owner=None, database=database, placement=placement)
+    if template is not None:
+        template["metadata"]["labels"][PLACEMENT_LABEL] = placement
+    return Charge(name, body, shape_of(body), template=template)
 
 
 def shape_of(body: dict[str, Any]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from functools import partial
 
 from lancegpu_sql.errors import ClusterForbidden, PlacementError
 from lancegpu_sql.placement.kubernetes.certificates import Authority
-from lancegpu_sql.placement.kubernetes.charge import Charge
+from lancegpu_sql.placement.kubernetes.charge import Charge, charge_for
 from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.fairness import Stage, held_back, wanted
@@ -18,6 +19,7 @@ from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.names import database_labels, selector
 from lancegpu_sql.placement.kubernetes.opening import Opening
 from lancegpu_sql.placement.kubernetes.reach import Reach
+from lancegpu_sql.placement.kubernetes.replacing import Replacing
 from lancegpu_sql.placement.kubernetes.roster import SCHEDULING_SECONDS, Roster
 from lancegpu_sql.placement.kubernetes.sender import Sender
 from lancegpu_sql.placement.kubernetes.standings import standings_elsewhere, why_held
@@ -25,7 +27,7 @@ from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.kubernetes.upkeep import Upkeep
 from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
 from lancegpu_sql.placement.kubernetes.watch import Watch
-from lancegpu_sql.placement.request import Waiting
+from lancegpu_sql.placement.request import Waiting, WorkerRequest
 
 
 class Dispatch:
@@ -58,18 +60,32 @@ class Dispatch:
             on_change=self._review_soon,
             give_up=lambda ticket, error: self._follower.give_up(ticket, error),
         )
+        self._replacing = Replacing(
+            self._roster,
+            self.loop,
+            make=self.new_charge,
+            discard=lambda charge: self._follower.discard(charge),
+            explain=self.lookout.explain,
+            on_change=self._review_soon,
+            give_up=lambda ticket, error: self._follower.give_up(ticket, error),
+        )
         self._follower = Follower(
             self._roster,
             self.sender,
             self.loop,
             self.lookout,
             self._opening,
+            self._replacing,
             inside=cluster.inside,
             on_change=self._review_soon,
         )
         self._pods: Watch[PodView] = Watch(cluster, "Pod", pod_view, self, labels=selector(database_labels(database)))
 
     # From any thread.
+
+    def new_charge(self, request: WorkerRequest, attempt: int = 0) -> Charge:
+        """Return a pod for a request, that is yet to be made: the first one, or one that replaces others."""
+        return charge_for(request, self.config, self.household, self.database, attempt)
 
     def enter(self, ticket: KubernetesTicket) -> None:
         """Take up a request."""
@@ -160,7 +176,7 @@ class Dispatch:
                 continue
             if name in held:
                 ticket.wait(why_held(ticket, held[name], tickets))
-            elif ticket.stage is Stage.HELD:
+            elif ticket.stage is Stage.HELD and ticket.charge.not_before <= time.monotonic():
                 self._begin(ticket)
         chosen = wanted(self._roster.standings() + elsewhere)
         for name, ticket in tickets.items():
@@ -176,6 +192,7 @@ class Dispatch:
 
     def _begin(self, ticket: KubernetesTicket) -> None:
         charge = ticket.charge
+        self._replacing.prepare(charge)
         if not self._roster.take_charge(ticket):
             charge.sent.set()
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -13,6 +14,7 @@ from lancegpu_sql.placement.kubernetes.lifecycle import LOADING, Leaving, Runnin
 from lancegpu_sql.placement.kubernetes.lookout import Lookout
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.opening import Opening
+from lancegpu_sql.placement.kubernetes.replacing import Replacing
 from lancegpu_sql.placement.kubernetes.roster import Roster
 from lancegpu_sql.placement.kubernetes.sender import Sender
 from lancegpu_sql.placement.kubernetes.standings import scheduler_spoke
@@ -42,6 +44,7 @@ class Follower:
         loop: Loop,
         lookout: Lookout,
         opening: Opening,
+        replacing: Replacing,
         *,
         inside: bool,
         on_change: Callable[[], None],
@@ -51,6 +54,7 @@ class Follower:
         self._loop = loop
         self._lookout = lookout
         self._opening = opening
+        self._replacing = replacing
         self._inside = inside
         self._on_change = on_change
 
@@ -62,6 +66,7 @@ class Follower:
         if view is not None:
             charge.view = view
             charge.uid = charge.uid or view.uid
+            self._note_node(charge, view)
         node, events = (None, ()) if view is None else self._lookout.seen_of(view)
         for event in charge.story.observe(view, node=node, events=events, now=datetime.now(UTC)):
             match event:
@@ -84,6 +89,12 @@ class Follower:
             self._loop.call_in(_STUCK_LOOK_SECONDS, f"stuck {charge.name}", lambda: self.observe(charge, charge.view))
         if ticket.stage is Stage.PLACING and view is not None and not view.node and scheduler_spoke(view):
             self._unplaced(charge, ticket)
+
+    def _note_node(self, charge: Charge, view: PodView) -> None:
+        if view.node and charge.placed_at is None:
+            charge.placed_at = time.monotonic()
+            self._replacing.mind_starts()
+            self._lookout.mind_a_start()
 
     def observe_again(self) -> None:
         """Look again at those that start or go: what was seen of nodes and said of pods may tell more of them."""
@@ -165,16 +176,20 @@ class Follower:
         ticket.tell(Refused(error))
 
     def _lose(self, ticket: KubernetesTicket, lost: Lost) -> None:
+        if self._replacing.takes_over(ticket, lost):
+            return
         self._forget(ticket)
         ticket.tell(lost)
 
     def _forget(self, ticket: KubernetesTicket) -> None:
-        charge = ticket.charge
         self._roster.leave(ticket)
-        if charge.uid and not charge.gone.is_set():
-            self._sender.end_soon(charge)
+        if ticket.stage is Stage.HELD:
+            ticket.charge.given_up.set()
         else:
-            charge.given_up.set()
-            self._sender.drop_secret(charge)
-        self._sender.submit(partial(self._opening.end, charge))
+            self.discard(ticket.charge)
         self._on_change()
+
+    def discard(self, charge: Charge) -> None:
+        """End a pod that nobody has a use for any more, or what is left of it."""
+        self._sender.end_soon(charge)
+        self._sender.submit(partial(self._opening.end, charge))

@@ -12,18 +12,24 @@ from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
+from lancegpu_sql.placement.kubernetes.failing_nodes import not_keeping_off
 from lancegpu_sql.placement.kubernetes.fairness import Stage
+from lancegpu_sql.placement.kubernetes.fit import selects
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.sight import Sight
 from lancegpu_sql.placement.kubernetes.standings import of_same_class, queue_words
 from lancegpu_sql.placement.kubernetes.ticket import ROOM_REASONS, KubernetesTicket
 from lancegpu_sql.placement.kubernetes.views import EventView, NodeView, PodView, QuotaView, pod_view
+from lancegpu_sql.placement.kubernetes.wording import listed
 from lancegpu_sql.placement.request import Waiting
 
 _EVERY_SECONDS = 0.2
 
 _LINGER_SECONDS = 30.0
 """How long the cluster is still watched when nothing waits any more."""
+
+_SLOW_START_SECONDS = 10.0
+"""A start that takes longer is looked into, and told like a wait: an image may be large, a volume may not come."""
 
 _FULL_SECONDS = 30.0
 """How long a class that had no room is not tried for more workers than a job needs."""
@@ -88,10 +94,19 @@ class Lookout:
             return None, ()
         return self._last.node(pod.node), self._last.events_of(pod)
 
+    def explain(self, ticket: KubernetesTicket) -> str:
+        """Say why a request's pod does not serve, as far as is known without looking anew."""
+        pod = ticket.charge.view or pod_view(ticket.charge.body)
+        return self._diagnosed(ticket, pod, self._last or ClusterView()).message
+
+    def mind_a_start(self) -> None:
+        """Note that a pod has got its node: if it takes long to serve, why is looked into."""
+        self._loop.call_in(_SLOW_START_SECONDS + 0.1, "slow starts", self._look)
+
     def mind_the_sight(self) -> None:
         """Look at the cluster as long as somebody waits, or a pod is being taken away, and a little longer."""
         waiting = self._waiting()
-        if waiting or any(one.charge.leaving and not one.is_over for one in self._tickets()):
+        if waiting or any(_is_leaving(one) or _starts_slowly(one) for one in self._tickets()):
             self._sight.open(queues=any(one.request.queue_name is not None for one in waiting))
             self._concerned_at = time.monotonic()
         elif self._sight.is_open:
@@ -121,19 +136,32 @@ class Lookout:
             self._tell_why(ticket, cluster, waiting)
             if quotas_changed:
                 ticket.charge.retry.set()
+        for ticket in self._tickets():
+            if _starts_slowly(ticket) and ticket.charge.view is not None:
+                ticket.wait(self._diagnosed(ticket, ticket.charge.view, cluster))
         self._on_look()
 
     def _tell_why(self, ticket: KubernetesTicket, cluster: ClusterView, waiting: list[KubernetesTicket]) -> None:
         # A pod that a quota keeps from being made is looked at as it would be.
         pod = ticket.charge.view or pod_view(ticket.charge.body)
         before = ticket.standing()
-        found = diagnose(pod, cluster, ticket.request.gpu_class, ticket.request, datetime.now(UTC))
+        found = self._diagnosed(ticket, pod, cluster)
         ticket.wait(_with_queue(ticket, found, waiting))
         self._mind_the_image(ticket, found)
         if found.reason in ROOM_REASONS and ticket.request.gpu_class is not None:
             self._full_until[ticket.request.gpu_class.name] = time.monotonic() + _FULL_SECONDS
         if ticket.standing() != before:
             self._on_change()
+
+    def _diagnosed(self, ticket: KubernetesTicket, pod: PodView, cluster: ClusterView) -> Waiting:
+        request, now = ticket.request, datetime.now(UTC)
+        found = diagnose(pod, cluster, request.gpu_class, request, now)
+        avoided = ticket.charge.avoided
+        if not avoided or pod.node:
+            return found
+        if found.reason == "no_matching_node" and any(selects(not_keeping_off(pod), node) for node in cluster.nodes):
+            return replace(found, reason="device_failed", message=_all_avoided(ticket, avoided), can_be_met=None)
+        return replace(found, message=f"{found.message}; {_avoided_words(avoided)}")
 
     def _mind_the_image(self, ticket: KubernetesTicket, found: Waiting) -> None:
         """An image that cannot be pulled for long is no matter of waiting."""
@@ -148,6 +176,28 @@ class Lookout:
         else:
             del self._image_trouble_since[name]
             self._give_up(ticket, InvalidPlacement(found.message, pod=name))
+
+
+def _is_leaving(ticket: KubernetesTicket) -> bool:
+    return ticket.charge.leaving and not ticket.is_over
+
+
+def _starts_slowly(ticket: KubernetesTicket) -> bool:
+    charge = ticket.charge
+    if charge.placed_at is None or charge.knocking or ticket.stage is not Stage.PLACED or ticket.is_over:
+        return False
+    return time.monotonic() - charge.placed_at >= _SLOW_START_SECONDS
+
+
+def _avoided_words(nodes: Sequence[str]) -> str:
+    verb = "is" if len(nodes) == 1 else "are"
+    return f"{listed(nodes)} {verb} avoided for a while: devices failed there; look at the device plugin"
+
+
+def _all_avoided(ticket: KubernetesTicket, nodes: Sequence[str]) -> str:
+    gpu_class = ticket.request.gpu_class
+    of_class = f"GPU class {gpu_class.name!r}" if gpu_class is not None else "the pool of CPU workers"
+    return f"no node of {of_class} is left to try: {_avoided_words(nodes)} there, then the worker starts"
 
 
 def _with_queue(ticket: KubernetesTicket, found: Waiting, waiting: list[KubernetesTicket]) -> Waiting:

@@ -10,13 +10,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
-from lancegpu_sql.placement.kubernetes.charge import Charge, shape_of
 from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.dispatch import Dispatch
-from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
-from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
-from lancegpu_sql.placement.kubernetes.names import worker_name
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.request import RequestState, WorkerRequest
 
@@ -66,7 +62,7 @@ class KubernetesPlacement:
             No pod can be made of the request: no image, one that is not allowed, …
         """
         dispatch = self._open()
-        ticket = KubernetesTicket(dispatch, request, listener, self._charge(request, dispatch))
+        ticket = KubernetesTicket(dispatch, request, listener, dispatch.new_charge(request))
         dispatch.enter(ticket)
         return ticket
 
@@ -105,15 +101,6 @@ class KubernetesPlacement:
         for ticket in tickets:
             ticket.release()
         dispatch.close()
-
-    def _charge(self, request: WorkerRequest, dispatch: Dispatch) -> Charge:
-        name = worker_name(request)
-        body = worker_pod(request, self.config, name=name, secret_name=name, owner=None, database=dispatch.database)
-        body["metadata"]["labels"][PLACEMENT_LABEL] = dispatch.household.placement
-        template = None
-        if request.gpu_class is not None:
-            template = claim_template(request.gpu_class, request.gpus, owner=None, database=dispatch.database)
-        return Charge(name, body, shape_of(body), template=template)
 
     def _open(self) -> Dispatch:
         with self._lock:

@@ -52,6 +52,15 @@ class Roster:
             self._charges[ticket.charge.name] = ticket.charge
             return True
 
+    def exchange(self, ticket: KubernetesTicket, charge: Charge) -> bool:
+        """Give a request another pod, that is yet to be made; False where the request is over."""
+        with self._lock:
+            if ticket.is_over:
+                return False
+            self._charges.pop(ticket.charge.name, None)
+            ticket.charge, ticket.stage = charge, Stage.HELD
+            return True
+
     def charge_held_by(self, ticket: KubernetesTicket) -> Charge:
         """Return the pod of a request, which it keeps if it is closing."""
         with self._lock:

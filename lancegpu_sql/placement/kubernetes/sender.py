@@ -110,10 +110,17 @@ class Sender:
             charge.gone.wait(grace_seconds + _LAST_TRIES_SECONDS)
 
     def end_soon(self, charge: Charge) -> None:
-        """Remove what is left of a pod that has ended by itself."""
+        """End a pod that nobody has a use for, or remove what is left of one that has ended by itself."""
         charge.given_up.set()
-        self._crew.submit(lambda: self._tell_to_end(charge, 1.0, math.inf))
-        self.drop_secret(charge)
+        charge.retry.set()
+
+        def run() -> None:
+            charge.sent.wait()
+            self._drop_secret(charge)
+            if charge.uid and not charge.gone.is_set():
+                self._tell_to_end(charge, 1.0, math.inf)
+
+        self._crew.submit(run)
 
     def submit(self, action: Callable[[], object]) -> None:
         """Run an action on one of the threads; faults of the cluster are left to the next time."""

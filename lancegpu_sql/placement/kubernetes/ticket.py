@@ -46,6 +46,7 @@ class KubernetesTicket:
         self.charge = charge
         self.stage = Stage.HELD
         self.arrival = next(_arrivals)
+        self.attempt = self.mishaps = self.late_starts = 0
         self.waiting: Waiting | None = None
         self.job_id, self.owner = request.job_id, request.owner
         self._listener = listener

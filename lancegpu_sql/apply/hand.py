@@ -52,6 +52,7 @@ class Hand:
     worker: str
     stays: bool
     at_once: int = 1
+    gpu_class: str | None = None
     calls: dict[int, Call] = field(default_factory=dict)
     argument_bytes: int = 0
     joined_at: float = field(default_factory=time.monotonic)
@@ -81,4 +82,5 @@ class Hand:
             waiting_for_rows_seconds=self.waiting_for_rows_seconds,
             idle_seconds=max(0.0, idle_seconds),
             calls=self.calls_done,
+            gpu_class=self.gpu_class,
         )

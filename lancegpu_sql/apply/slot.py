@@ -12,7 +12,7 @@ from collections.abc import Callable
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
-from lancegpu_sql.apply.watch import OneAtATime
+from lancegpu_sql.apply.watch import OneAtATime, on_backup
 from lancegpu_sql.errors import Cancelled, WorkerLost
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Waiting
 from lancegpu_sql.workers.client import CallStream
@@ -159,18 +159,22 @@ class Slot:
         asked = time.monotonic()
         lease = self._lease = self._pool.lease(self._need, self._placement_event, self._interrupt)
         self._starting_seconds = time.monotonic() - asked
-        hand = self._hand = Hand(lease.worker_name, self._stays, lease.calls_at_once)
+        hand = self._hand = Hand(lease.worker_name, self._stays, lease.calls_at_once, lease.gpu_class)
         self._board.join(hand)
         try:
             self._watch.log(lease.load_log)
             if not self._stays:
-                self._watch.event("worker_added", f"{lease.worker_name} computes as well")
+                self._watch.event("worker_added", f"{lease.worker_name} computes as well{self._where(lease)}")
             self._exchange(lease, hand)
         except WorkerLost:
             self._board.mark_lost(hand)
         finally:
             self._settle(lease, hand)
         return hand.calls_done
+
+    def _where(self, lease: Lease) -> str:
+        own = self._need.gpu_class
+        return "" if own is None or lease.gpu_class == own.name else f", {on_backup(str(lease.gpu_class), own.name)}"
 
     def _exchange(self, lease: Lease, hand: Hand) -> None:
         stream = lease.client.open_stream()

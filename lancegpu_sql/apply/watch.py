@@ -14,7 +14,8 @@ from lancegpu_sql.placement.request import PlacementEvent
 class WorkerTimings:
     """How one worker spent its time so far, and how many calls it did.
 
-    `idle` is waiting for room behind the caller, or for calls of others.
+    `idle` is waiting for room behind the caller, or for calls of others. `gpu_class` is the one that it ran on, None for a
+    CPU worker.
     """
 
     worker: str
@@ -23,6 +24,7 @@ class WorkerTimings:
     waiting_for_rows_seconds: float = 0.0
     idle_seconds: float = 0.0
     calls: int = 0
+    gpu_class: str | None = None
 
 
 class ApplyWatch(Protocol):
@@ -97,3 +99,8 @@ class OneAtATime:
         """Pass it on."""
         with self._turn:
             self._watch.event(kind, message)
+
+
+def on_backup(gpu_class: str, own: str) -> str:
+    """Say where a worker is that is not of the class that was asked for."""
+    return f"on GPU class {gpu_class!r} (a backup of {own!r})"

@@ -71,6 +71,7 @@ def show(context: typer.Context, job: JobArgument, db: DbOption = None, json: Js
             "process": None if record.owner is None else f"{record.owner.pid} on {record.owner.host.partition('/')[0]}",
             "result": [f"{name} {value}" for name, value in (record.result or {}).items() if name != "job_id"],
             "error": None if record.error is None else record.error["message"],
+            "ran on": _ran_on(record),
             "seconds": [f"{name} {spent}" for name, spent in (record.timings or {}).get("phases", {}).items()],
         }
     )
@@ -183,3 +184,11 @@ def _about(record: JobRecord) -> str:
     if record.state == "queued" and record.owner is None:
         return "no process runs it; an agent takes it, or it can be resumed"
     return "" if record.progress is None else rows(record.progress)
+
+
+def _ran_on(record: JobRecord) -> list[str]:
+    """Return the GPU classes that a job's workers ran on, which may be backups of its own."""
+    workers = (record.timings or {}).get("workers", {}).values()
+    classes = [one["gpu_class"] for one in workers if "gpu_class" in one]
+    counts = {name: classes.count(name) for name in dict.fromkeys(classes)}
+    return [f"GPU class {name} ({number} worker{'' if number == 1 else 's'})" for name, number in counts.items()]

@@ -39,7 +39,7 @@ class JobContext:
         self._pace = Pace()
         self._phase_since = time.monotonic()
         self._phases: dict[str, float] = {}
-        self._workers: dict[str, dict[str, float]] = {}
+        self._workers: dict[str, dict[str, Any]] = {}
 
     def waiting(self, waiting_on: WaitingOn) -> None:
         """Say for what the job waits; saying the same again is no news."""
@@ -122,12 +122,17 @@ class JobContext:
         if refused is not None:
             self.event("log_lost", f"The job's log cannot be written ({refused}); later lines of it are left out.")
 
-    def timings(self, worker: str, **spent: float) -> None:
-        """Say how one worker has spent its time so far, e.g. ``starting_seconds=…, computing_seconds=…, calls=…``."""
+    def timings(self, worker: str, *, gpu_class: str | None = None, **spent: float) -> None:
+        """Say how one worker has spent its time so far, e.g. ``starting_seconds=…, computing_seconds=…, calls=…``.
+
+        `gpu_class` is the one that it ran on.
+        """
         with self._journal.changed:
             if self._closed:
                 return
-            rounded = {name: round(value, 3) for name, value in spent.items()}
+            rounded: dict[str, Any] = {name: round(value, 3) for name, value in spent.items()}
+            if gpu_class is not None:
+                rounded["gpu_class"] = gpu_class
             self._workers = {**self._workers, worker: {**self._workers.get(worker, {}), **rounded}}
             self._journal.put(timings=self._timings())
 

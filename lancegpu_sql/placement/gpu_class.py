@@ -114,6 +114,8 @@ class GpuClass(Declared):
     start_timeout_seconds
         How long a pod may take from getting its node to serving, its image pulled and its volumes mounted; how long it
         waits for a node never counts.
+    backup_classes
+        Classes that a job may use instead, in this order, when this one is full.
     sharing
         ``mig`` and ``time_sliced`` devices are parts of one: a worker gets one of them.
     local
@@ -143,6 +145,7 @@ class GpuClass(Declared):
     max_workers: PositiveInt | None = None
     worker_idle_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None = None
     start_timeout_seconds: Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)] = START_TIMEOUT_SECONDS
+    backup_classes: Annotated[tuple[str, ...], Field(strict=False)] = ()
     sharing: Literal["exclusive", "mig", "time_sliced"] = "exclusive"
     local: LocalDevices | None = None
     device_claim: DeviceClaim | None = None
@@ -171,6 +174,15 @@ class GpuClass(Declared):
     def _shared_devices_come_singly(cls, spec: Any) -> Any:
         shared = isinstance(spec, dict) and spec.get("sharing") in ("mig", "time_sliced")
         return {"max_gpu_count_per_worker": 1, **spec} if shared else spec
+
+    @field_validator("backup_classes")
+    @classmethod
+    def _others_and_each_once(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if info.data.get("name") in names:
+            raise ValueError("a class cannot stand in for itself")
+        if len(set(names)) < len(names):
+            raise ValueError("a class is listed twice")
+        return names
 
     @field_validator("pod_overrides")
     @classmethod

@@ -87,9 +87,22 @@ def parse_gpu_classes(text: str, path: str) -> tuple[GpuClass, ...]:
         for first, again in duplicate_names([gpu_class.name for gpu_class in classes]):
             first_line, line = (_line_of(lines, (_TOP_KEY, position, "name")) for position in (first, again))
             mistakes.append((line, f"class {classes[again].name!r} stands twice; the first is in line {first_line}"))
+        mistakes.extend(_unknown_backups(classes, lines))
     if mistakes:
         raise _refuse(path, mistakes, valid_keys=valid_keys)
     return tuple(classes)
+
+
+def _unknown_backups(classes: Sequence[GpuClass], lines: dict[KeyPath, int]) -> Iterator[tuple[int, str]]:
+    known = [one.name for one in classes]
+    for position, one in enumerate(classes):
+        for at, name in enumerate(one.backup_classes):
+            if name not in known:
+                line = _line_of(lines, (_TOP_KEY, position, "backup_classes", at))
+                yield (
+                    line,
+                    f"class {one.name!r}: backup_classes: there is no class {name!r}; there are {', '.join(known)}",
+                )
 
 
 def _read_yaml(text: str, path: str) -> tuple[Any, dict[KeyPath, int]]:

@@ -104,7 +104,8 @@ class Ready:
     """The worker serves.
 
     `address` is the URI that Arrow Flight connects to, `token` the secret without which the worker answers nothing.
-    `devices` are names for people; simulated ones say so. `worker_pid` is None where the worker runs elsewhere: there
+    `devices` are names for people; simulated ones say so. `backup` names the GPU class of a worker that is of another one
+    than was asked for; whoever asks for backups puts it there. `worker_pid` is None where the worker runs elsewhere: there
     it shows a certificate signed by `tls_root` (PEM) for the name `tls_name`, and ends itself when it hears nothing.
     """
 
@@ -112,6 +113,7 @@ class Ready:
     token: str = field(repr=False)
     devices: tuple[str, ...] = ()
     worker_pid: int | None = None
+    backup: str | None = None
     tls_root: bytes | None = field(default=None, repr=False)
     tls_name: str | None = None
 

@@ -67,6 +67,7 @@ def worker_need(
     """
     check_options(function, options)
     placement = function.placement
+    gpu_class, backups = _gpu_classes(resources.catalog, placement, options) if placement.gpu else (None, ())
     return WorkerNeed(
         load=FunctionLoad(
             function=function.name,
@@ -78,7 +79,7 @@ def worker_need(
             concurrency=placement.concurrency,
             init_timeout_seconds=options.init_timeout_seconds or resources.settings.init_timeout_seconds,
         ),
-        gpu_class=_gpu_class(resources.catalog, placement, options) if placement.gpu else None,
+        gpu_class=gpu_class,
         gpus=placement.gpus if placement.gpu else 0,
         cpus=placement.cpus,
         env=function.env,
@@ -87,6 +88,7 @@ def worker_need(
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
         since=job_made_at(job_id),
         queue=options.queue,
+        backups=backups,
     )
 
 
@@ -114,7 +116,10 @@ def apply_options(settings: Settings, function: FunctionVersion, options: Refres
     )
 
 
-def _gpu_class(catalog: Catalog, placement: FunctionPlacement, options: RefreshOptions) -> GpuClass:
+def _gpu_classes(
+    catalog: Catalog, placement: FunctionPlacement, options: RefreshOptions
+) -> tuple[GpuClass, tuple[GpuClass, ...]]:
+    """Return the class to run on, and those that may stand in for it."""
     wanted = options.gpu_class or placement.gpu_class or "default"
     classes = {record.name: record for record in catalog.gpu_classes()}
     if wanted not in classes:
@@ -124,4 +129,6 @@ def _gpu_class(catalog: Catalog, placement: FunctionPlacement, options: RefreshO
             "An operator adds one with `lancegpu classes apply FILE`",
             gpu_class=wanted,
         )
-    return GpuClass.from_spec(classes[wanted].spec)
+    chosen = GpuClass.from_spec(classes[wanted].spec)
+    backups = [GpuClass.from_spec(classes[name].spec) for name in chosen.backup_classes if name in classes]
+    return chosen, tuple(backups)

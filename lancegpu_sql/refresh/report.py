@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from lancegpu_sql.apply import WorkerTimings
+from lancegpu_sql.apply.watch import on_backup
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Starting, Waiting
 
@@ -44,8 +45,8 @@ class RefreshJob(Protocol):
     def log(self, line: str) -> None:
         """Add a line to the job's log."""
 
-    def timings(self, worker: str, **spent: float) -> None:
-        """Say how one worker spent its time, and how many calls it did."""
+    def timings(self, worker: str, *, gpu_class: str | None = None, **spent: float) -> None:
+        """Say how one worker spent its time, how many calls it did, and on which GPU class."""
 
 
 class Report:
@@ -98,7 +99,7 @@ class Report:
             case Starting():
                 self._job.running("starting worker")
             case Ready():
-                self._job.event("worker ready", _ready(event))
+                self._job.event("worker ready", self._ready(event), {"gpu_class": event.backup or self._gpu_class})
                 self._job.running("computing")
             case Lost():
                 self._job.event("worker lost", event.message)
@@ -110,6 +111,7 @@ class Report:
         """Say how a worker spent its time."""
         self._job.timings(
             timings.worker,
+            gpu_class=timings.gpu_class,
             starting_seconds=timings.starting_seconds,
             computing_seconds=timings.computing_seconds,
             waiting_for_rows_seconds=timings.waiting_for_rows_seconds,
@@ -125,8 +127,8 @@ class Report:
         """Keep an event."""
         self._job.event(kind, message)
 
-
-def _ready(event: Ready) -> str:
-    devices = f" on {', '.join(event.devices)}" if event.devices else ""
-    process = f"process {event.worker_pid}" if event.worker_pid is not None else "a worker"
-    return f"{process}{devices} has loaded the Function"
+    def _ready(self, event: Ready) -> str:
+        devices = f" on {', '.join(event.devices)}" if event.devices else ""
+        process = f"process {event.worker_pid}" if event.worker_pid is not None else "a worker"
+        where = f", {on_backup(event.backup, str(self._gpu_class))}" if event.backup is not None else ""
+        return f"{process}{devices} has loaded the Function{where}"

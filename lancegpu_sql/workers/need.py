@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.request import WorkerRequest
@@ -29,6 +29,8 @@ class WorkerNeed:
         the asking on.
     queue
         The cluster's queue that admits the worker, instead of its class's.
+    backups
+        GPU classes that may be used instead, in this order, where `gpu_class` is full.
     """
 
     load: FunctionLoad
@@ -40,6 +42,7 @@ class WorkerNeed:
     owner: str
     since: float | None = None
     queue: str | None = None
+    backups: tuple[GpuClass, ...] = ()
 
     @property
     def queue_name(self) -> str | None:
@@ -58,15 +61,19 @@ class WorkerNeed:
             and dict(self.env) == dict(other.env)
         )
 
-    def request(self) -> WorkerRequest:
-        """Return a request for a new worker."""
+    def on(self, gpu_class: GpuClass | None) -> WorkerNeed:
+        """Return the same need on one class, without others to fall back on."""
+        return replace(self, gpu_class=gpu_class, backups=())
+
+    def request(self, gpu_class: GpuClass | None) -> WorkerRequest:
+        """Return a request for a new worker of a class."""
         return WorkerRequest(
             request_id=uuid.uuid4().hex,
             job_id=self.job_id,
             owner=self.owner,
             function=self.load.function,
             version=self.load.version,
-            gpu_class=self.gpu_class,
+            gpu_class=gpu_class,
             gpus=self.gpus,
             cpus=self.cpus,
             env=self.env,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
 from lancegpu_sql.placement.request import Lost
 from lancegpu_sql.workers.client import WorkerClient
@@ -42,6 +43,8 @@ class Lease:
         How many calls the worker computes at a time.
     load_log
         What user code printed while it was loaded; empty for a warm worker.
+    gpu_class
+        The class that the worker runs on, None for a CPU worker. It may be a backup of the one that was asked for.
     """
 
     def __init__(self, worker: Worker, give_back: Callable[[Worker, bool], None], *, warm: bool) -> None:
@@ -54,6 +57,7 @@ class Lease:
         self.start_cost_seconds: float = worker.started_seconds
         self.calls_at_once: int = worker.calls_at_once
         self.load_log: tuple[str, ...] = () if warm else worker.load_log
+        self.gpu_class: str | None = None if worker.gpu_class is None else worker.gpu_class.name
 
     @property
     def wanted(self) -> bool:
@@ -119,7 +123,7 @@ class WorkerPool:
             try:
                 if warm.answers(_ANSWER_SECONDS):
                     warm.assign(need)
-                    listener(warm.ready)
+                    listener(warm.ready_for(need))
                     return lease
             except BaseException:
                 lease.release()
@@ -136,7 +140,7 @@ class WorkerPool:
 
     def free_workers(self, need: WorkerNeed) -> int:
         """Return how many workers for this need would be there at once: a hint, out of date when read."""
-        room = self._placement.free_workers(need.gpu_class, need.gpus, need.cpus)
+        room = sum(self._room(need, one) for one in _classes(need))
         if need.gpu_class is not None:
             return self.warm_workers(need) + room
         # Cores are not leased: the placement says how many workers they carry, and those at work here count.
@@ -146,7 +150,7 @@ class WorkerPool:
     def warm_workers(self, need: WorkerNeed) -> int:
         """Return how many idle workers have this need's Function loaded."""
         with self._changed:
-            return sum(self._serves(worker, need) for worker in self._idle)
+            return sum(self._serves(worker, need.on(one)) for worker in self._idle for one in _classes(need))
 
     def close(self) -> None:
         """End every worker, leased ones too, and refuse further leases. Returns when they are gone."""
@@ -169,9 +173,19 @@ class WorkerPool:
 
     def _serves(self, worker: Worker, need: WorkerNeed) -> bool:
         # A wanted one would be given back to nobody but this pool, past older requests.
-        return need.met_by(worker.need) and not worker.lost and not worker.wanted
+        return worker.serves(need) and not worker.lost and not worker.wanted
+
+    def _room(self, need: WorkerNeed, gpu_class: GpuClass | None) -> int:
+        return self._placement.free_workers(gpu_class, need.gpus, need.cpus)
 
     def _take_idle(self, need: WorkerNeed) -> Worker | None:
+        """Take a warm worker of the need's own class, or, where that has no room, of a backup."""
+        found = self._take_idle_of(need)
+        if found is not None or not need.backups or self._room(need, need.gpu_class):
+            return found
+        return next(filter(None, (self._take_idle_of(need.on(one)) for one in need.backups)), None)
+
+    def _take_idle_of(self, need: WorkerNeed) -> Worker | None:
         with self._changed:
             for worker in reversed(self._idle):
                 if self._serves(worker, need):
@@ -196,7 +210,7 @@ class WorkerPool:
             worker.end(grace_seconds=0 if broken else CLOSE_GRACE_SECONDS)
 
     def _idle_seconds_of(self, worker: Worker) -> float:
-        gpu_class = worker.need.gpu_class
+        gpu_class = worker.gpu_class
         own = None if gpu_class is None else gpu_class.worker_idle_seconds
         return self._idle_seconds if own is None else own
 
@@ -219,3 +233,7 @@ class WorkerPool:
                     self._changed.wait(min(min(self._idle.values()) - now, threading.TIMEOUT_MAX))
             for worker in over:
                 worker.end()
+
+
+def _classes(need: WorkerNeed) -> tuple[GpuClass | None, ...]:
+    return (need.gpu_class, *need.backups)

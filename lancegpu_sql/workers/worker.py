@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from lancegpu_sql.errors import Cancelled, LanceGpuError, LoadFailed, WorkerLost
-from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement, Ticket
+from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Waiting, Wanted
+from lancegpu_sql.workers.asking import Asking, Word
 from lancegpu_sql.workers.calls import LoadReport
 from lancegpu_sql.workers.client import WorkerClient
 from lancegpu_sql.workers.greeter import Greeter
@@ -19,6 +22,7 @@ _INTERRUPT_SECONDS = 0.1
 """How soon an interrupt is seen while waiting; everything else is told at once."""
 
 _News = PlacementEvent | LoadReport | LanceGpuError
+_Told = Word | LoadReport | LanceGpuError
 
 
 class Worker:
@@ -38,12 +42,12 @@ class Worker:
         self.need = need
         self._on_change = on_change
         self._greeter = greeter
-        self._ticket: Ticket | None = None
+        self._asking: Asking | None = None
         self._client: WorkerClient | None = None
         self._ready: Ready | None = None
         self._lost: Lost | None = None
         self._is_lost = threading.Event()
-        self._news: SimpleQueue[_News] = SimpleQueue()
+        self._news: SimpleQueue[_Told] = SimpleQueue()
         self.started_seconds = 0.0
         """What starting and loading it took, without waiting for room."""
         self._room_since: float | None = None
@@ -62,6 +66,13 @@ class Worker:
         assert self._ready is not None
         return self._ready
 
+    def ready_for(self, need: WorkerNeed) -> Ready:
+        """Say that it is ready to whoever has that need."""
+        backup = (
+            self.gpu_class is not None and need.gpu_class is not None and self.gpu_class.name != need.gpu_class.name
+        )
+        return replace(self.ready, backup=self.gpu_class.name if backup and self.gpu_class else None)
+
     @property
     def name(self) -> str:
         """Its name in logs and timings."""
@@ -76,7 +87,16 @@ class Worker:
     @property
     def wanted(self) -> bool:
         """Whether another request waits for what it holds."""
-        return self._ticket is not None and self._ticket.wanted
+        return self._asking is not None and self._asking.wanted
+
+    @property
+    def gpu_class(self) -> GpuClass | None:
+        """The class that it runs on, which may be a backup of the one that was asked for."""
+        return self.need.gpu_class if self._asking is None else self._asking.gpu_class
+
+    def serves(self, need: WorkerNeed) -> bool:
+        """Whether it serves a need on that need's own class."""
+        return need.met_by(self.need.on(self.gpu_class))
 
     def why_lost(self, timeout_seconds: float) -> Lost:
         """Return how it ended, waiting a moment for the placement to say so."""
@@ -85,8 +105,8 @@ class Worker:
 
     def assign(self, need: WorkerNeed) -> None:
         """Name the job that uses it from now on."""
-        if self._ticket is not None:
-            self._ticket.assign(need.job_id, need.owner)
+        if self._asking is not None:
+            self._asking.assign(need.job_id, need.owner)
 
     def answers(self, timeout_seconds: float) -> bool:
         """Ask whether it lives: it may have died, or been stopped, a moment ago."""
@@ -98,8 +118,8 @@ class Worker:
 
     def end(self, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """End it and return when it is gone. Idempotent."""
-        if self._ticket is not None:
-            self._ticket.release(grace_seconds=grace_seconds)
+        if self._asking is not None:
+            self._asking.release(grace_seconds)
         if self._client is not None:
             self._greeter.discard(self._client)
             self._client.close()
@@ -107,8 +127,9 @@ class Worker:
     def start(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
         """Ask for the worker and wait until its Function is loaded; see `WorkerPool.lease`."""
         self._room_since = time.monotonic()
-        self._ticket = placement.ask(self.need.request(), self._note)
+        self._asking = Asking(placement, self.need, self._note)
         try:
+            self._asking.start()
             self._ready = self._await_ready(listener, interrupted)
             self._client = _client_of(self._ready)
             if self._ready.tls_root is not None:
@@ -121,16 +142,17 @@ class Worker:
             raise
         now = time.monotonic()
         self.started_seconds = now - (self._room_since or now)
-        listener(self._ready)
+        listener(self.ready_for(self.need))
 
-    def _note(self, event: PlacementEvent) -> None:
+    def _note(self, word: Word) -> None:
         """Take an event from the placement's thread."""
-        if isinstance(event, Lost):
+        event = word.event
+        if isinstance(event, Lost) and self._asking is not None and self._asking.is_of_worker(word):
             self._lost = event
             self._is_lost.set()
         if isinstance(event, Lost | Wanted):
             self._on_change()
-        self._news.put(event)
+        self._news.put(word)
 
     def _await_ready(self, listener: Listener, interrupted: Callable[[], bool]) -> Ready:
         while True:
@@ -177,11 +199,18 @@ class Worker:
     def _next(self, interrupted: Callable[[], bool]) -> _News:
         while True:
             try:
-                return self._news.get(timeout=_INTERRUPT_SECONDS)
+                told = self._news.get(timeout=_INTERRUPT_SECONDS)
             except Empty:
                 if interrupted():
                     load = self.need.load
                     raise Cancelled(f"cancelled while waiting for a worker for {load.function}") from None
+                continue
+            if not isinstance(told, Word):
+                return told
+            assert self._asking is not None
+            event = self._asking.handle(told)
+            if event is not None:
+                return event
 
     def _loss(self, lost: Lost, when: str) -> WorkerLost:
         load = self.need.load

@@ -24,6 +24,7 @@ CLASSES = """
 gpu_classes:
   - {name: one, gpu_model: Test, gpu_memory_bytes: 1GiB, local: {simulated: 1}}
   - {name: none, gpu_model: Test, gpu_memory_bytes: 1GiB, local: {simulated: 0}}
+  - {name: few, gpu_model: Test, gpu_memory_bytes: 1GiB, local: {simulated: 1}, backup_classes: [one]}
 """
 
 # Refreshes a table in a process of its own; keeps the database open, and with it a warm worker, until its input ends.
@@ -175,6 +176,38 @@ def test_a_class_without_devices_waits_says_so_and_can_be_cancelled(shop: Shop) 
     assert job.status() is JobState.CANCELLED
     assert not shop.calls.take(), "it ran elsewhere"
     assert table.version == version
+
+
+def test_a_job_runs_on_a_backup_class_while_its_own_is_full_and_says_so(shop: Shop) -> None:
+    holder = shop.table("held", gated(shop.calls, shop.gate, gpu=True, gpu_class="few"))
+    shop.gate.arm()
+    first = holder.refresh_column_async("y")
+    shop.gate.wait_for_call()
+    job = shop.table("other", noting(shop.calls, gpu=True, gpu_class="few")).refresh_column_async("y")
+    assert job.wait(PATIENCE_SECONDS).rows_assigned == 1
+    (ready,) = [event for event in job.events() if event.kind == "worker ready"]
+    assert "on simulated:one/0" in ready.message
+    assert "on GPU class 'one' (a backup of 'few')" in ready.message
+    assert [worker["gpu_class"] for worker in job.timings()["workers"].values()] == ["one"]
+    shop.gate.open()
+    first.wait()
+
+
+def test_a_job_that_waits_names_its_own_class_and_the_backups_that_were_tried(shop: Shop) -> None:
+    first = shop.held()
+    holder = shop.table("few_too", gated(shop.calls, shop.gate, "gated_too", gpu=True, gpu_class="few"))
+    second = holder.refresh_column_async("y")
+    wait_for(second, lambda: any(event.kind == "worker ready" for event in second.events()))
+    job = shop.table("other", noting(shop.calls, gpu=True, gpu_class="few")).refresh_column_async("y")
+    wait_for(job, lambda: waits(job))
+    waiting = job.waiting_on
+    assert waiting is not None
+    assert waiting.gpu_class == "few"
+    assert waiting.message.endswith("; its backup cannot have it now either: 'one' (in_use)")
+    assert waiting.detail["backups"][0]["gpu_class"] == "one"
+    shop.gate.open()
+    for each in (first, second, job):
+        each.wait(PATIENCE_SECONDS)
 
 
 def test_a_queue_is_refused_where_there_is_no_cluster(shop: Shop) -> None:

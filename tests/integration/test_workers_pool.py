@@ -7,8 +7,10 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import worker_functions
@@ -189,6 +191,78 @@ def test_a_worker_that_others_wait_for_is_not_kept_when_given_back(pool):
     other.join(END_SECONDS)
     assert ends(holder.worker_name)
     got[0].release()
+
+
+def on(name: str, devices: int = 1) -> GpuClass:
+    """A class of simulated devices."""
+    return GpuClass(name=name, local=LocalDevices(simulated=devices))
+
+
+def with_backup(target: Callable[..., Any], own: GpuClass, *backups: GpuClass) -> WorkerNeed:
+    """A need that has other classes to fall back on."""
+    return replace(need_for(target, gpu_class=own), backups=backups)
+
+
+def test_a_worker_of_a_backup_class_is_used_while_the_own_class_is_full(pool):
+    own, backup = on("own"), on("backup")
+    need = with_backup(worker_functions.double, own, backup)
+    first, second = lease(pool, need), lease(pool, need)
+    assert [first.gpu_class, second.gpu_class] == ["own", "backup"]
+    assert second.devices == ("simulated:backup/0",)
+    first.release()
+    second.release()
+
+
+def test_where_all_are_full_the_first_with_room_is_used_and_nothing_else_is_held(pool, placement):
+    own, backup = on("own"), on("backup")
+    holders = [lease(pool, need_for(worker_functions.double, gpu_class=one)) for one in (own, backup)]
+    heard: list[PlacementEvent] = []
+
+    def listen(event: PlacementEvent) -> None:
+        heard.append(event)
+        if isinstance(event, Waiting):
+            threading.Thread(target=holders[1].release, args=[True]).start()
+
+    taken = pool.lease(with_backup(worker_functions.double_all, own, backup), listen, NO_ONE)
+    assert taken.gpu_class == "backup"
+    assert "'backup' (in_use)" in next(event for event in heard if isinstance(event, Waiting)).message
+    assert isinstance(heard[-1], Ready)
+    assert heard[-1].backup == "backup"
+    holders[0].release(broken=True)
+    assert placement.free_workers(own, 1, 1) == 1, "the request to its own class was withdrawn"
+    taken.release()
+
+
+def test_a_warm_worker_of_a_backup_class_is_used_only_where_the_own_class_is_full(pool):
+    own, backup = on("own"), on("backup")
+    need = with_backup(worker_functions.double, own, backup)
+    on_backup = lease(pool, need_for(worker_functions.double, gpu_class=backup))
+    on_backup.release()
+    first = lease(pool, need)
+    second = lease(pool, need)
+    assert first.gpu_class == "own"
+    assert second.worker_name == on_backup.worker_name
+    first.release()
+    second.release()
+
+
+def test_a_lost_worker_of_a_backup_class_says_how_it_ended(pool):
+    own, backup = on("own"), on("backup")
+    need = with_backup(worker_functions.double, own, backup)
+    first, second = lease(pool, need), lease(pool, need)
+    os.kill(int(second.worker_name.rpartition(" ")[2]), signal.SIGKILL)
+    assert second.why_lost(END_SECONDS).cause == "signal"
+    second.release(broken=True)
+    first.release()
+
+
+def test_free_workers_counts_those_of_backup_classes(pool):
+    need = with_backup(worker_functions.double, on("own"), on("backup", 2))
+    assert pool.free_workers(need) == 3
+    taken = lease(pool, need)
+    assert pool.free_workers(need) == 2
+    taken.release()
+    assert pool.warm_workers(need) == 1
 
 
 def test_waiting_for_room_is_no_part_of_what_a_start_costs(pool):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import worker_functions
-from applied import Remembering, counting, need_for, run
+from applied import NO_ONE, Remembering, counting, need_for, run
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
 
+from lancegpu_sql.placement import GpuClass, PlacementEvent, Waiting
 from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 from lancegpu_sql.workers import WorkerPool
 
@@ -36,6 +39,10 @@ def place(cluster: RunningCluster, namespace: str) -> Iterator[Place]:
         placement.close()
 
 
+def ignore(_event: PlacementEvent) -> None:
+    """Listen to nothing."""
+
+
 @pytest.fixture
 def cpu_node(process_node: AddProcessNode) -> None:
     """A node for CPU workers."""
@@ -51,4 +58,49 @@ def test_a_cpu_function_gets_a_second_pod_when_its_work_goes_on(place: Place) ->
     while "worker_added" not in dict(watch.events):
         assert next(computed)
     computed.close()  # type: ignore[attr-defined]
+    pool.close()
+
+
+OWN = GpuClass(name="own", node_selector={"pool": "own"})
+SPARE = GpuClass(name="spare", node_selector={"pool": "spare"})
+
+
+def test_a_pod_of_a_backup_class_takes_over_where_the_own_class_is_full_and_the_other_is_withdrawn(
+    cluster: RunningCluster, namespace: str, process_node: AddProcessNode, place: Place
+) -> None:
+    for name in ("own", "spare"):
+        process_node(f"{name}-1", gpus=1, labels={"pool": name})
+    pool = WorkerPool(place(), worker_idle_seconds=0)
+    need = replace(need_for(worker_functions.double, gpu_class=OWN), backups=(SPARE,))
+    first = pool.lease(need, ignore, NO_ONE)
+    second = pool.lease(need, ignore, NO_ONE)
+    assert [first.gpu_class, second.gpu_class] == ["own", "spare"]
+    assert second.devices[0].startswith("spare-1/")
+    assert len(cluster.client().list("Pod", namespace)) == 2
+    first.release()
+    second.release()
+    pool.close()
+
+
+def test_where_all_classes_are_full_the_first_with_room_is_used(
+    cluster: RunningCluster, namespace: str, process_node: AddProcessNode, place: Place
+) -> None:
+    for name in ("own", "spare"):
+        process_node(f"{name}-1", gpus=1, labels={"pool": name})
+    pool = WorkerPool(place(), worker_idle_seconds=0)
+    holders = [pool.lease(need_for(worker_functions.double, gpu_class=one), ignore, NO_ONE) for one in (OWN, SPARE)]
+    heard: list[Waiting] = []
+
+    def listen(event: PlacementEvent) -> None:
+        if isinstance(event, Waiting) and not heard:
+            heard.append(event)
+            threading.Thread(target=holders[1].release).start()
+
+    need = replace(need_for(worker_functions.double_all, gpu_class=OWN), backups=(SPARE,))
+    taken = pool.lease(need, listen, NO_ONE)
+    assert taken.gpu_class == "spare"
+    assert "'spare' (in_use)" in heard[0].message
+    assert len(cluster.client().list("Pod", namespace)) == 2
+    taken.release()
+    holders[0].release()
     pool.close()

@@ -21,7 +21,9 @@ CLAIM = "gpu"
 
 # A limit, not a reservation. The 64 MiB that container engines give break PyTorch's data loaders.
 _DEFAULT_SHARED_MEMORY_BYTES = 1024**3
-_POD_IP = "POD_IP"
+
+# IPv6 too. A port-forward ends at the pod's own localhost, everybody else comes by its address.
+_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a pod's addresses are its own, and a worker answers who has its token
 
 # An unknown user id has no home and no name; libraries fail or write to / where these are not set.
 _CACHES = {
@@ -53,7 +55,7 @@ def container(
             "-m",
             "lancegpu_sql.workers",
             "--listen",
-            f"$({_POD_IP}):{config.worker_port}",
+            f"{_EVERY_ADDRESS}:{config.worker_port}",
         ],
         "env": _environment(request, config, secret_name),
         "ports": [{"name": "flight", "containerPort": config.worker_port}],
@@ -97,14 +99,12 @@ def _environment(request: WorkerRequest, config: KubernetesConfig, secret_name: 
         **_devices(gpu_class),
         "LANCEGPU_WORKER_ORPHAN_SECONDS": f"{config.orphan_seconds:g}",
     }
-    values.pop(_POD_IP, None)
     from_secret = {
         "LANCEGPU_WORKER_TOKEN": "token",
         "LANCEGPU_WORKER_CERTIFICATE": "certificate",
         "LANCEGPU_WORKER_KEY": "key",
     }
     return [
-        {"name": _POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
         *(
             {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret_name, "key": key}}}
             for variable, key in from_secret.items()

@@ -14,6 +14,9 @@ from lancegpu_sql.errors import PlacementError
 
 _FIRST_PAUSE_SECONDS = 0.02
 _GROWTH = 1.5
+_OTHER_WAYS_SECONDS = 15.0
+"""How long the other ways are tried once one is closed: what refuses a connection may be a worker about to listen."""
+
 _NOWHERE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
@@ -73,17 +76,24 @@ def await_door(
     trust = ssl.create_default_context(cadata=root_pem.decode())
     trust.set_alpn_protocols(["h2"])
     begun = time.monotonic()
+    until = begun + timeout_seconds
+    closed: Closed | None = None
     knocks = [_Knocks(door, begun + door.quiet_seconds) for door in doors]
     while not given_up.is_set():
-        due = min((one for one in knocks if one.closed is None), key=lambda one: one.next_at)
-        if due.next_at - begun > timeout_seconds:
-            raise NoAnswer("; ".join(one.failure for one in knocks if one.failure))
+        due = min(knocks, key=lambda one: one.next_at)
+        if due.next_at > until:
+            raise closed or NoAnswer("; ".join(one.failure for one in knocks if one.failure))
         if given_up.wait(max(0.0, due.next_at - time.monotonic())):
             break
         if due.opens(trust, name):
             # It may be the first to be knocked at since the worker is ready.
-            return next(one.door for one in knocks if one is due or (one.closed is None and one.opens(trust, name)))
-        _mind_the_closed(knocks)
+            return next(one.door for one in knocks if one is due or one.opens(trust, name))
+        if due.closed is not None:
+            closed = due.closed
+            until = min(until, time.monotonic() + _OTHER_WAYS_SECONDS)
+            knocks.remove(due)
+        if closed is not None and all(one.leads_nowhere for one in knocks):
+            raise closed
     return None
 
 
@@ -119,10 +129,3 @@ class _Knocks:
             self.closed, self.failure = closed, str(closed)
         self.next_at = time.monotonic() + self._pause
         self._pause = min(self.door.pause_seconds, self._pause * _GROWTH)
-
-
-def _mind_the_closed(knocks: Sequence[_Knocks]) -> None:
-    """Give up where one way is closed and no other can still open."""
-    closed = next((one.closed for one in knocks if one.closed is not None), None)
-    if closed is not None and all(one.closed is not None or one.leads_nowhere for one in knocks):
-        raise closed

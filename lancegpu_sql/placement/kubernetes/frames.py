@@ -49,6 +49,7 @@ class Arrived:
 def request_headers() -> dict[str, str]:
     """Return the headers that ask for the protocol; the key among them is for `is_accepted`."""
     return {
+        "Accept": "*/*",  # container runtimes refuse who wants JSON
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",

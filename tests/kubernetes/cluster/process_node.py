@@ -33,6 +33,7 @@ class AddProcessNode(Protocol):
         taints: Sequence[Mapping[str, str]] = (),
         resources: Mapping[str, str | int] | None = None,
         annotations: Mapping[str, str] | None = None,
+        far_away: bool = False,
     ) -> ProcessNode: ...
 
 
@@ -46,7 +47,11 @@ def ready(node: Object | None) -> bool:
 
 
 class ProcessNode:
-    """Starts one, tells it what to pretend, and takes it away with everything on it."""
+    """Starts one, tells it what to pretend, and takes it away with everything on it.
+
+    The addresses of pods on a node that is `far_away` lead nowhere, as those of a cluster do for a laptop: only its kubelet
+    reaches them.
+    """
 
     def __init__(
         self,
@@ -58,6 +63,7 @@ class ProcessNode:
         taints: Sequence[Mapping[str, str]] = (),
         resources: Mapping[str, str | int] | None = None,
         annotations: Mapping[str, str] | None = None,
+        far_away: bool = False,
     ) -> None:
         self.name, self._plane = name, plane
         user = f"system:node:{name}"
@@ -73,6 +79,7 @@ class ProcessNode:
             "labels": dict(labels or {}),
             "taints": [dict(taint) for taint in taints],
             "annotations": dict(annotations or {}),
+            "far_away": far_away,
             "resources": {**RESOURCES, **({GPU: str(gpus)} if gpus else {}), **_as_text(resources or {})},
         }
         path = plane.folder / f"node-{name}.json"

@@ -24,6 +24,7 @@ LOG_TAIL_BYTES = 2048
 FIRST_BACK_OFF_SECONDS = 0.5
 LONGEST_BACK_OFF_SECONDS = 10.0
 CREATING = {"waiting": {"reason": "ContainerCreating"}}
+EVERY_ADDRESS = "0.0.0.0:"
 
 
 class CannotStart(Exception):
@@ -56,9 +57,13 @@ class Container:
         found = self.spec.get("readinessProbe") or self.spec.get("startupProbe")
         return found if found and ("tcpSocket" in found or "httpGet" in found) else None
 
-    def start(self, variables: Mapping[str, str], folder: Path, ended: Callable[[int], None]) -> None:
-        """Start the process; `ended` is called with its status from a thread of its own."""
-        command = [expand(word, variables) for word in [*self.spec.get("command", ()), *self.spec.get("args", ())]]
+    def start(self, variables: Mapping[str, str], pod_ip: str, folder: Path, ended: Callable[[int], None]) -> None:
+        """Start the process; `ended` is called with its status from a thread of its own.
+
+        Every address of this machine is not the pod's: it gets the one it has.
+        """
+        words = [*self.spec.get("command", ()), *self.spec.get("args", ())]
+        command = [expand(word, variables).replace(EVERY_ADDRESS, f"{pod_ip}:") for word in words]
         if not command:
             raise CannotStart("no command specified: a process node has no images to take one from")
         program = shutil.which(command[0], path=variables["PATH"])

@@ -22,6 +22,8 @@ LEASE_SECONDS = 8
 HEARTBEAT_SECONDS = 2.0
 RETRY_SECONDS = 0.2
 PODS_PER_NODE = 250
+# Addresses of pods begin with the first; nobody listens at those that begin with the second.
+SUBNETS, NOWHERE = "127.77.", "127.78."
 CONDITIONS = {
     "Ready": ("True", "KubeletReady"),
     "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
@@ -43,6 +45,7 @@ class ProcessKubelet:
             "KUBERNETES_SERVICE_HOST": host,
             "KUBERNETES_SERVICE_PORT": server_port,
         }
+        self._far_away: bool = spec["far_away"]
         self._node = _document(spec, self._status(resources, port))
         self._pods: dict[str, PodRun] = {}
         self._numbers = itertools.count()
@@ -76,6 +79,10 @@ class ProcessKubelet:
         """The pod of this name, where it is here."""
         found = [run for run in self._pods.values() if (run.namespace, run.name) == (namespace, name)]
         return found[-1] if found else None
+
+    def address_told(self, pod_ip: str) -> str:
+        """The address that the cluster is told of a pod: where the node is far away, one that leads nowhere from here."""
+        return pod_ip.replace(SUBNETS, NOWHERE, 1) if self._far_away else pod_ip
 
     def look_up(self, namespace: str, kind: str, name: str) -> Mapping[str, str] | None:
         """The data of a Secret or a ConfigMap; None where it is not there, or not yet for this node to see."""

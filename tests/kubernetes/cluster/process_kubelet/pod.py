@@ -32,6 +32,7 @@ class Host(Protocol):
     devices: DevicePool
     base_environment: Mapping[str, str]
 
+    def address_told(self, pod_ip: str) -> str: ...
     def look_up(self, namespace: str, kind: str, name: str) -> Mapping[str, str] | None: ...
 
 
@@ -149,7 +150,7 @@ class PodRun:
             return container.wait_because(reason, message, None)
         try:
             container.start(
-                self._variables(container), self._folder, lambda ended: self.inbox.put(Ended(container, ended))
+                self._variables(container), self.ip, self._folder, lambda ended: self.inbox.put(Ended(container, ended))
             )
         except (environment.MissingReference, OSError) as error:
             container.wait_because("CreateContainerConfigError", str(error), RETRY_SECONDS)
@@ -277,7 +278,7 @@ class PodRun:
             phase=self._phase(),
             containers=[container.document() for container in self._containers],
             started_at=self._started_at,
-            pod_ip=self.ip,
+            pod_ip=self._host.address_told(self.ip),
             since=self._since,
             reason=reason or None,
             message=message,

@@ -1,4 +1,7 @@
-"""Port-forward over a WebSocket, as a kubelet speaks it: for each port a channel of bytes and one of errors."""
+"""Port-forward over a WebSocket, as a kubelet speaks it: for each port a channel of bytes and one of errors.
+
+A real one ends at the pod's own localhost; here that is the address of the pod.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_another_claim_has_another_template() -> None:
     assert len({one["metadata"]["name"] for one in templates if one}) == 2
 
 
-@pytest.mark.parametrize("name", ["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "LANCEGPU_WORKER_TOKEN", "POD_IP"])
+@pytest.mark.parametrize("name", ["NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "LANCEGPU_WORKER_TOKEN"])
 def test_a_function_sets_no_variable_of_the_placement(name: str) -> None:
     assert env_of(pod_of(GpuClass(name="l4"), env={name: "all"})).get(name) != "all"
 

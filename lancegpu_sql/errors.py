@@ -10,6 +10,7 @@
     │   ├── InvalidName              a name that Lance, LanceDB or SQL could not carry
     │   ├── InvalidData              rows that do not suit a table
     │   ├── InvalidQuery             SQL that does not parse, bind or run
+    │   │   └── ParseError           it does not parse: where, and what was expected
     │   └── ComputedColumnWrite      a computed column written by hand
     ├── NotFound
     │   ├── TableNotFound, ColumnNotFound, FunctionNotFound, GpuClassNotFound, JobNotFound, VersionNotFound
@@ -95,6 +96,10 @@ class InvalidData(InvalidInput):
 
 class InvalidQuery(InvalidInput):
     """SQL that does not parse, bind or run."""
+
+
+class ParseError(InvalidQuery):
+    """SQL that does not parse; `line`, `column` (from 1) and `position` say where, `expected` what could stand there."""
 
 
 class ComputedColumnWrite(InvalidInput):

@@ -1,0 +1,123 @@
+"""REFRESH COLUMN, what is shown of columns, GPU classes and jobs, and what is asked of a job."""
+
+from __future__ import annotations
+
+from lancegpu_sql.sql.statements.fault import fault
+from lancegpu_sql.sql.statements.model import (
+    CancelJob,
+    DescribeJob,
+    Option,
+    Options,
+    PauseJob,
+    RefreshColumn,
+    ResumeJob,
+    ShowColumnsStatus,
+    ShowErrors,
+    ShowEvents,
+    ShowFunctions,
+    ShowGpuClasses,
+    ShowJobs,
+    ShowTables,
+    Statement,
+)
+from lancegpu_sql.sql.statements.options import known, options
+from lancegpu_sql.sql.statements.reader import Reader
+from lancegpu_sql.sql.statements.scanner import Kind
+
+_JOB = "the id of a job in quotes"
+_TABLE = "the name of a table"
+SHOWN = ("TABLES", "FUNCTIONS", "GPU CLASSES", "COLUMNS STATUS FOR", "JOBS", "ERRORS FOR JOB", "EVENTS FOR JOB")
+
+
+def refresh(reader: Reader) -> Statement:
+    """Read what follows REFRESH."""
+    reader.keywords("COLUMN")
+    column = reader.name("the name of a computed column")
+    reader.keywords("ON")
+    if reader.sees("TABLE") and reader.peek(1).is_name:
+        reader.keywords("TABLE")
+    table = reader.dotted_name(_TABLE)
+    where = None
+    if reader.accept("WHERE"):
+        where = reader.text_until(lambda: reader.sees("WITH"), "a condition")
+    elif not (reader.ended or reader.sees("WITH")):
+        reader.refuse(expected=("WHERE", "WITH", "the end of the statement"))
+    given = options(reader)
+    reader.end()
+    for one in given:
+        if one.name == "where":
+            raise fault(reader.whole, one.position, "The condition stands before the options", expected="WHERE …")
+    return RefreshColumn(
+        text=reader.text,
+        place=reader.start,
+        table=table,
+        column=column,
+        where=where,
+        options=tuple(one for one in given if one.name != "wait"),
+        wait=_wait(reader, given),
+    )
+
+
+def show(reader: Reader) -> Statement | None:
+    """Read what follows SHOW, where it is one of our statements."""
+    ours = _shown(reader)
+    if ours is not None:
+        reader.end()
+    return ours
+
+
+def _shown(reader: Reader) -> Statement | None:
+    text, place = reader.text, reader.start
+    if reader.peek(1).kind is Kind.END:
+        if reader.accept("TABLES"):
+            return ShowTables(text=text, place=place)
+        if reader.accept("FUNCTIONS"):
+            return ShowFunctions(text=text, place=place)
+    if reader.accept("GPU"):
+        reader.keywords("CLASSES")
+        return ShowGpuClasses(text=text, place=place)
+    if reader.sees("COLUMNS") and not reader.sees("COLUMNS", "FROM"):
+        reader.keywords("COLUMNS", "STATUS", "FOR")
+        reader.accept("TABLE")
+        return ShowColumnsStatus(text=text, place=place, table=reader.dotted_name(_TABLE))
+    if reader.accept("JOBS"):
+        if reader.ended:
+            return ShowJobs(text=text, place=place, table=None)
+        reader.keywords("FOR")
+        reader.accept("TABLE")
+        return ShowJobs(text=text, place=place, table=reader.dotted_name(_TABLE))
+    if reader.peek().folded in ("ERRORS", "EVENTS") and reader.peek(1).kind is not Kind.END:
+        what = ShowErrors if reader.take().folded == "ERRORS" else ShowEvents
+        reader.keywords("FOR", "JOB")
+        return what(text=text, place=place, job=reader.string(_JOB))
+    return None
+
+
+def describe_job(reader: Reader) -> Statement:
+    """Read what follows DESCRIBE JOB."""
+    job = reader.string(_JOB)
+    reader.end()
+    return DescribeJob(text=reader.text, place=reader.start, job=job)
+
+
+def ask_job(reader: Reader, verb: str) -> Statement:
+    """Read what follows CANCEL, PAUSE or RESUME."""
+    reader.keywords("JOB")
+    job = reader.string(_JOB)
+    if verb != "RESUME":
+        reader.end()
+        kind = CancelJob if verb == "CANCEL" else PauseJob
+        return kind(text=reader.text, place=reader.start, job=job)
+    given = options(reader)
+    reader.end()
+    known(reader.whole, given, ("wait",))
+    return ResumeJob(text=reader.text, place=reader.start, job=job, wait=_wait(reader, given))
+
+
+def _wait(reader: Reader, given: Options) -> bool:
+    chosen: Option | None = next((one for one in given if one.name == "wait"), None)
+    if chosen is None:
+        return True
+    if not isinstance(chosen.value, bool):
+        raise fault(reader.whole, chosen.position, "wait says whether to wait for the end", expected=("true", "false"))
+    return chosen.value

@@ -25,11 +25,14 @@ class Signature:
         The names of its parameters, in order.
     deterministic
         Whether equal arguments give equal results, so that a result may be used twice.
+    version_digest
+        Of the version that a query calls; empty where no stored value may be used.
     """
 
     name: str
     parameters: tuple[str, ...]
     deterministic: bool
+    version_digest: str = ""
 
 
 @dataclass(frozen=True)

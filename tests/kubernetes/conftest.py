@@ -15,19 +15,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import build
+from cluster import build, machine
 from cluster.build import BuildFailed
 from cluster.control_plane import ControlPlane
+from cluster.kubectl import Kubectl
 from cluster.kueue import Kueue
 from cluster.kueue import why_not as kueue_why_not
 from cluster.kwok import AddKwokNodes, Kwok
 from cluster.process_node import AddProcessNode, ProcessNode
+from cluster.real_node import RealNode
 from cluster.running import RunningCluster
 from skips import Skip
 
 # What each fixture needs to have compiled.
 _RECIPES = {"cluster": build.CLUSTER, "kueue": build.KUEUE}
 _build_failures: dict[str, BuildFailed] = {}
+# Once it was tried: why what real nodes need could not be installed, if so.
+_installed: list[str | None] = []
 _numbers = itertools.count(1)
 NAMESPACE_LABELS = {"pod-security.kubernetes.io/enforce": "restricted", "lancegpu-test": "true"}
 
@@ -39,6 +43,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         needed = fixture in getattr(item, "fixturenames", ()) and fixture not in _build_failures
         if needed and build.why_not(recipe) is None and (fixture != "kueue" or kueue_why_not() is None):
             _build(item.config, fixture)
+    if "real_node" in getattr(item, "fixturenames", ()) and not _external(item.config):
+        _install(item.config)
     return (yield)
 
 
@@ -59,6 +65,13 @@ def _build(config: pytest.Config, fixture: str) -> None:
             build.build(lambda line: print(f"\ntest cluster: {line}", end="", flush=True), _RECIPES[fixture])
         except BuildFailed as error:
             _build_failures[fixture] = error
+
+
+def _install(config: pytest.Config) -> None:
+    if not _installed and machine.why_not() is None:
+        capture: Any = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            _installed.append(machine.install(lambda line: print(f"\ntest cluster: {line}", end="", flush=True)))
 
 
 def _external(config: pytest.Config) -> bool:
@@ -103,6 +116,12 @@ def kueue(cluster: RunningCluster) -> Iterator[Kueue]:
         kueue.stop()
 
 
+@pytest.fixture(scope="session")
+def kubectl(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
+    """The real one, as an administrator."""
+    return Kubectl(cluster.plane.programs["kubectl"], cluster.kubeconfig, tmp_path_factory.mktemp("kubectl"))
+
+
 @pytest.fixture
 def namespace(cluster: RunningCluster) -> Iterator[str]:
     """A fresh namespace that enforces the restricted Pod Security Standard."""
@@ -127,6 +146,21 @@ def process_node(cluster: RunningCluster) -> Iterator[AddProcessNode]:
 
     yield add
     for node in nodes:
+        node.close()
+
+
+@pytest.fixture(scope="module")
+def real_node(cluster: RunningCluster) -> Iterator[RealNode]:
+    """A node of containers with two simulated GPUs and the label ``pool=real``, for all tests of a module."""
+    plane = cluster.plane
+    for skip, reason in ((Skip.NEEDS_ROOT, machine.why_not()), (Skip.NEEDS_NETWORK, *_installed)):
+        if reason is not None:
+            pytest.skip(f"{skip}: {reason}")
+    node = RealNode(plane, "real-1", gpus=2, labels={"pool": "real"})
+    try:
+        node.wait_ready()
+        yield node
+    finally:
         node.close()
 
 

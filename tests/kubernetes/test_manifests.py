@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster.api import Api
+from cluster.kubectl import Kubectl
 from cluster.pods import running
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
@@ -39,8 +40,6 @@ VOLUME = {
     },
 }
 
-Kubectl = Callable[..., subprocess.CompletedProcess[str]]
-
 # In its own namespace, and in all others.
 HERE = {
     "configmaps": "create get patch",
@@ -48,7 +47,7 @@ HERE = {
     "localqueues.kueue.x-k8s.io": "list watch",
     "pods": "create delete deletecollection get list patch watch",
     "resourceclaims.resource.k8s.io": "list watch",
-    "resourceclaimtemplates.resource.k8s.io": "create get",
+    "resourceclaimtemplates.resource.k8s.io": "create deletecollection get",
     "resourcequotas": "list watch",
     "secrets": "create delete deletecollection get",
     "serviceaccounts": "get",
@@ -96,18 +95,6 @@ REFUSED_EVERYWHERE = {
 def each(table: dict[str, str]) -> list[Any]:
     """Every verb of a table with its resource."""
     return [pytest.param(verb, on, id=f"{verb} {on}") for on, verbs in table.items() for verb in verbs.split()]
-
-
-@pytest.fixture(scope="module")
-def kubectl(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> Kubectl:
-    """The real one, as an administrator."""
-    program, cache = cluster.plane.programs["kubectl"], tmp_path_factory.mktemp("kubectl")
-
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [program, "--kubeconfig", str(cluster.kubeconfig), "--cache-dir", str(cache), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    return run
 
 
 @pytest.fixture(scope="module")

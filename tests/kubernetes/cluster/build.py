@@ -48,13 +48,17 @@ class Recipe:
 
 CLUSTER = Recipe(
     HERE,
-    "Kubernetes, etcd and kwok, once per machine: 7 minutes on 2 cores where Go's cache is cold",
+    "Kubernetes, etcd, containerd and kwok, once per machine: 7 minutes on 2 cores where Go's cache is cold",
     {
         "etcd": "go.etcd.io/etcd/server/v3",
         "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
         "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
         "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
         "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+        "kubelet": "k8s.io/kubernetes/cmd/kubelet",
+        "containerd": "github.com/containerd/containerd/v2/cmd/containerd",
+        "containerd-shim-runc-v2": "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+        "ctr": "github.com/containerd/containerd/v2/cmd/ctr",
         "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     },
     "sigs.k8s.io/kwok",

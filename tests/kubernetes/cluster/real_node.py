@@ -46,7 +46,7 @@ class RealNode:
     ) -> None:
         self.name, self.gpus, self._plane = name, gpus, plane
         self.folder = plane.folder / f"node-{name}"
-        self.folder.mkdir()
+        self.folder.mkdir(exist_ok=True)
         self._group = cgroups.make(os.getpid(), name)
         self._owner, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._owner.settimeout(START_SECONDS)

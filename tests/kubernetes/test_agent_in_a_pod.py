@@ -1,0 +1,123 @@
+"""The agent of examples/kubernetes where it is meant to run: in a container, by the credentials that its pod is given."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster.kubectl import Kubectl
+from cluster.real_node import RealNode
+from cluster.running import RunningCluster
+from suites import TESTS
+
+EXAMPLE = TESTS.parent / "examples" / "kubernetes"
+NAMESPACE = "lancegpu-real"
+AGENT = f"system:serviceaccount:{NAMESPACE}:lancegpu-agent"
+DEPLOYMENT = "deploy/lancegpu-agent"
+
+CLASSES = """
+gpu_classes:
+  - {name: default, gpu_model: simulated, gpu_memory_bytes: 1GiB, node_selector: {pool: real}}
+"""
+
+
+@pytest.fixture(scope="module")
+def overlay(real_node: RealNode, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example as its document says to change it: image, classes; and a namespace, a volume, a place of its own."""
+    folder = tmp_path_factory.mktemp("example")
+    shutil.copytree(EXAMPLE / "base", folder / "base")
+    base = folder / "base" / "kustomization.yaml"
+    changed = yaml.safe_load(base.read_text())
+    name, _, tag = real_node.worker_image.rpartition(":")
+    changed["images"] = [{"name": "lancegpu-sql", "newName": name, "newTag": tag}]
+    base.write_text(yaml.safe_dump(changed))
+    (folder / "base" / "gpu_classes.yaml").write_text(CLASSES)
+    disk = folder / "disk"
+    disk.mkdir()
+    disk.chmod(0o777)  # what a StorageClass would make for the pod's group
+    here = folder / "overlay"
+    here.mkdir()
+    volume: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": NAMESPACE},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "capacity": {"storage": "100Gi"},
+            "claimRef": {"namespace": NAMESPACE, "name": "lancegpu-database"},
+            "hostPath": {"path": str(disk)},
+            "persistentVolumeReclaimPolicy": "Retain",
+        },
+    }
+    (here / "volume.yaml").write_text(yaml.safe_dump(volume))
+    small = [
+        {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"pool": "real"}},
+        {"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests", "value": {"cpu": "100m"}},
+        {"op": "add", "path": "/spec/template/spec/containers/0/readinessProbe/periodSeconds", "value": 1},
+    ]
+    patch = {"target": {"kind": "Deployment", "name": "lancegpu-agent"}, "patch": yaml.safe_dump(small)}
+    kustomization = {"namespace": NAMESPACE, "resources": ["../base", "volume.yaml"], "patches": [patch]}
+    (here / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+    return here
+
+
+@pytest.fixture(scope="module")
+def agent(kubectl: Kubectl, overlay: Path) -> Iterator[None]:
+    """An agent that serves."""
+    applied = kubectl("apply", "-k", str(overlay))
+    assert (applied.returncode, applied.stderr) == (0, "")
+    ready = kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, "--timeout=120s")
+    assert ready.returncode == 0, ready.stderr
+    yield
+    kubectl("delete", "-k", str(overlay), "--wait=false")
+
+
+def inside(kubectl: Kubectl, *command: str, stdin: str = "") -> str:
+    """Run something in the agent's pod, as the example's document does, and return what it printed."""
+    ran = kubectl("-n", NAMESPACE, "exec", "-i", DEPLOYMENT, "--", *command, stdin=stdin)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def first_job(agent: object, kubectl: Kubectl) -> None:
+    """The example's first refresh, left to the agent, has ended."""
+    printed = inside(kubectl, "python", "-", stdin=(EXAMPLE / "first.py").read_text())
+    inside(kubectl, "lancegpu", "jobs", "watch", printed.split()[-1])
+
+
+@pytest.mark.usefixtures("first_job")
+def test_an_agent_in_a_pod_runs_a_job_on_a_gpu(kubectl: Kubectl):
+    (row,) = (line for line in inside(kubectl, "lancegpu", "columns").splitlines() if line.startswith("reviews"))
+    assert row.split() == ["reviews", "size", "text_size", "version", "1", "2", "0", "0", "0"]
+
+
+@pytest.mark.usefixtures("first_job")
+def test_the_agent_shows_a_token_of_its_pod_and_is_refused_nothing(cluster: RunningCluster):
+    calls = [json.loads(line) for line in cluster.plane.audit_log.read_text().splitlines()]
+    mine = [call for call in calls if call["user"]["username"] == AGENT]
+    assert {call["responseStatus"]["code"] for call in mine if "responseStatus" in call} <= {200, 201, 404}
+    pods = {call["user"]["extra"]["authentication.kubernetes.io/pod-name"][0] for call in mine}
+    assert len(pods) == 1
+    assert pods.pop().startswith("lancegpu-agent-")
+
+
+@pytest.mark.usefixtures("first_job")
+def test_the_network_policy_is_for_workers_and_lets_the_agent_in(cluster: RunningCluster):
+    """As an object: the bridge of a real node here does not enforce policies."""
+    policy = cluster.client().get("NetworkPolicy", "lancegpu-workers", NAMESPACE)
+    assert policy is not None
+    (rule,) = policy["spec"]["ingress"]
+
+    def selected(by: dict[str, Any]) -> list[str]:
+        labels = ",".join(f"{key}={value}" for key, value in by["podSelector"]["matchLabels"].items())
+        return [one["metadata"]["name"] for one in cluster.client().list("Pod", NAMESPACE, labelSelector=labels)]
+
+    workers, agents = selected(policy["spec"]), selected(rule["from"][0])
+    assert [name.rpartition("-")[0] for name in workers] == ["lancegpu-text-size"]
+    assert [name.startswith("lancegpu-agent-") for name in agents] == [True]

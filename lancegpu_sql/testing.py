@@ -145,6 +145,9 @@ class MemoryTicket:
         """Name the job that uses the worker from now on."""
         self._placement.rename(self, owner)
 
+    def idle(self) -> None:
+        """Say that nobody uses the worker for now; nobody asks."""
+
     def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:  # noqa: ARG002 - nothing takes time here
         """End the worker, or withdraw the request, and free what it holds."""
         with self._lock:

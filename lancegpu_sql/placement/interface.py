@@ -30,6 +30,9 @@ class Ticket(Protocol):
     def assign(self, job_id: str, owner: str) -> None:
         """Name the job that uses the worker from now on, for the messages of those who wait behind it."""
 
+    def idle(self) -> None:
+        """Say that nobody uses the worker until it is assigned again: where room is made, it may go first."""
+
     def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """Withdraw the request, or end its worker, and free what it holds.
 

@@ -93,6 +93,9 @@ class LocalTicket:
         """Name the job that uses the worker from now on, for the messages of those who wait behind it."""
         self._site.claims.change(self.request.request_id, owner=owner)
 
+    def idle(self) -> None:
+        """Say that nobody uses the worker for now; on one machine nobody asks."""
+
     def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """End the worker, or withdraw the request, and free what it holds; return when the worker is gone."""
         if self._site.process_id != os.getpid():

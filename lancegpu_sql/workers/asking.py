@@ -90,6 +90,12 @@ class Asking:
         if ticket is not None:
             ticket.assign(job_id, owner)
 
+    def idle(self) -> None:
+        """Say that nobody uses the worker until it is assigned again."""
+        ticket = self.ticket
+        if ticket is not None:
+            ticket.idle()
+
     def release(self, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """Withdraw what waits, end the worker, and return when it is gone. Idempotent."""
         with self._lock:

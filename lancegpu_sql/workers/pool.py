@@ -233,6 +233,7 @@ class WorkerPool:
                     self._changed.wait(min(min(self._idle.values()) - now, threading.TIMEOUT_MAX))
             for worker in over:
                 worker.end()
+                worker.idle()
 
 
 def _classes(need: WorkerNeed) -> tuple[GpuClass | None, ...]:

@@ -108,6 +108,11 @@ class Worker:
         if self._asking is not None:
             self._asking.assign(need.job_id, need.owner)
 
+    def idle(self) -> None:
+        """Say that nobody uses it until it is assigned again."""
+        if self._asking is not None:
+            self._asking.idle()
+
     def answers(self, timeout_seconds: float) -> bool:
         """Ask whether it lives: it may have died, or been stopped, a moment ago."""
         try:

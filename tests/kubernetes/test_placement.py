@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 import worker_functions
 from applied import NO_ONE, need_for
+from cluster.api import Object
 from cluster.pods import pod, running
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
@@ -97,6 +98,28 @@ def test_a_refresh_waits_for_the_only_gpu_and_goes_on_when_it_is_free(
     api.delete("Pod", "foreign", namespace)
     assert job.wait(60).rows_assigned == 3
     assert database.open_table("numbers").to_arrow(["twice"])["twice"].to_pylist() == [2, 4, 6]
+
+
+def test_an_idle_worker_may_be_moved_until_it_computes_again(
+    cluster: RunningCluster, namespace: str, process_node: AddProcessNode, place: Place
+):
+    process_node("l4-1", gpus=1, labels={"pool": "l4"})
+    pool = WorkerPool(place(), worker_idle_seconds=600)
+    need = need_for(worker_functions.double, gpu_class=L4)
+    pool.lease(need, lambda _: None, NO_ONE).release()
+    api = cluster.client()
+    (found,) = api.list("Pod", namespace)
+    api.until("Pod", found["metadata"]["name"], may_be_moved, namespace)
+    lease = pool.lease(need, lambda _: None, NO_ONE)
+    api.until("Pod", found["metadata"]["name"], lambda one: not may_be_moved(one), namespace)
+    lease.release()
+    pool.close()
+
+
+def may_be_moved(found: Object | None) -> bool:
+    """A pod says that autoscalers may take it away."""
+    assert found is not None
+    return found["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "true"
 
 
 class TestKubernetesPlacement(PlacementSuite):

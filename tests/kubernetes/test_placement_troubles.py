@@ -90,6 +90,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 @pytest.mark.usefixtures("l4")
 def test_a_pods_life_costs_four_calls(namespace: str, place: Place, options: dict[str, Any]):
+    """A worker that others use in turn costs at most two more for each turn: see `test_marks.py`."""
     counting = CountingClient(KubernetesConfig(namespace, **options))
     placement = place(cluster=counting)
     Asked(placement, request_for(L4)).next(Ready)

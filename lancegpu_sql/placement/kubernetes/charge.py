@@ -14,6 +14,7 @@ from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL, Household
 from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
+from lancegpu_sql.placement.kubernetes.marks import Mark, Marks, annotations_of
 from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL, worker_name
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.request import WorkerRequest
@@ -42,6 +43,7 @@ class Charge:
     """It is no more, and what it held is free."""
     retry: threading.Event = field(default_factory=threading.Event)
     """Something has changed that kept it from being made."""
+    marks: Marks = field(default_factory=Marks)
     template: dict[str, Any] | None = None
     """The claim template that it refers to, where its class has one."""
     has_secret: bool = False
@@ -77,7 +79,8 @@ def charge_for(
         template = claim_template(request.gpu_class, request.gpus, owner=None, database=database, placement=placement)
     if template is not None:
         template["metadata"]["labels"][PLACEMENT_LABEL] = placement
-    return Charge(name, body, shape_of(body), template=template)
+    marks = Marks(Mark(request.job_id, request.owner), annotations_of(request.gpu_class))
+    return Charge(name, body, shape_of(body), marks=marks, template=template)
 
 
 def shape_of(body: dict[str, Any]) -> str:

@@ -29,6 +29,9 @@ from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
 from lancegpu_sql.placement.kubernetes.watch import Watch
 from lancegpu_sql.placement.request import Waiting, WorkerRequest
 
+_IDLE_SECONDS = 2.0
+"""After how long without work a worker is marked so: one that is used again before costs no call."""
+
 
 class Dispatch:
     """Everything that is going on for one placement.
@@ -112,10 +115,15 @@ class Dispatch:
         self._review_soon()
         self.loop.call_in(SCHEDULING_SECONDS + 0.1, "freed", self._review)
 
-    def relabel(self, ticket: KubernetesTicket) -> None:
+    def reassign(self, ticket: KubernetesTicket) -> None:
         """Say anew for whom a ticket's pod works."""
-        self.sender.label(ticket.charge, ticket.job_id, ticket.owner)
+        self._mark(ticket)
         self.lookout.look_soon()
+
+    def rest(self, ticket: KubernetesTicket) -> None:
+        """Say that a ticket's pod may be moved, unless it is used again at once."""
+        key = f"idle {ticket.charge.name}"
+        self.loop.call_in(_IDLE_SECONDS, key, lambda: self._mark(ticket))
 
     def tickets(self) -> tuple[KubernetesTicket, ...]:
         """All requests that are not over."""
@@ -208,6 +216,13 @@ class Dispatch:
         # The watch may have been faster, and know more than the answer to the call does.
         if charge.view is None:
             self._follower.observe(charge, view)
+        ticket = self._roster.ticket_of(charge)
+        if ticket is not None:
+            self._mark(ticket)  # it may be for another job by now
+
+    def _mark(self, ticket: KubernetesTicket) -> None:
+        if not ticket.is_over:
+            self.sender.mark(ticket.charge, ticket.mark)
 
     def _hold_up(self, charge: Charge, exc: PlacementError) -> None:
         ticket = self._roster.ticket_of(charge)

@@ -126,8 +126,8 @@ class Follower:
         charge.placed = True
         heir = self._roster.place(ticket)
         if heir is not ticket:
-            self._sender.label(heir.charge, heir.job_id, heir.owner)
-            self._sender.label(ticket.charge, ticket.job_id, ticket.owner)
+            self._sender.mark(heir.charge, heir.mark)
+            self._sender.mark(ticket.charge, ticket.mark)
         self._on_change()
         return heir
 

@@ -17,7 +17,7 @@ from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.crew import Crew
 from lancegpu_sql.placement.kubernetes.household import Household
 from lancegpu_sql.placement.kubernetes.manifest import worker_secret
-from lancegpu_sql.placement.kubernetes.names import OWNER_LABEL, job_labels
+from lancegpu_sql.placement.kubernetes.marks import Mark
 from lancegpu_sql.placement.kubernetes.refusal import explain, is_for_lack_of_quota
 from lancegpu_sql.placement.kubernetes.watch import Backoff
 
@@ -86,11 +86,11 @@ class Sender:
         """Remove a pod's Secret, soon: a container reads its environment once, when it starts."""
         self._crew.submit(lambda: self._drop_secret(charge))
 
-    def label(self, charge: Charge, job_id: str, owner: str) -> None:
-        """Say for whom a pod works, soon; that it cannot be said now is no harm."""
+    def mark(self, charge: Charge, mark: Mark) -> None:
+        """Let a pod say for whom it works, and whether, soon; that it cannot be said now is no harm."""
+        charge.marks.wanted = mark
         if charge.uid:
-            change = {"metadata": {"labels": job_labels(job_id, owner), "annotations": {OWNER_LABEL: owner}}}
-            self.submit(lambda: self._cluster.patch("Pod", charge.name, change))
+            self.submit(lambda: charge.marks.send(self._cluster, charge.name))
 
     def begin_end(self, charge: Charge, grace_seconds: float) -> None:
         """Tell the cluster to end a pod."""

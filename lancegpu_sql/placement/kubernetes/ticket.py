@@ -10,6 +10,7 @@ from typing import Protocol
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
 from lancegpu_sql.placement.kubernetes.charge import Charge
 from lancegpu_sql.placement.kubernetes.fairness import Stage, Standing
+from lancegpu_sql.placement.kubernetes.marks import Mark
 from lancegpu_sql.placement.request import (
     Closing,
     Gone,
@@ -28,8 +29,11 @@ _arrivals = itertools.count()
 class Site(Protocol):
     """What a ticket needs of its placement."""
 
-    def relabel(self, ticket: KubernetesTicket) -> None:
+    def reassign(self, ticket: KubernetesTicket) -> None:
         """Say anew for whom its pod works."""
+
+    def rest(self, ticket: KubernetesTicket) -> None:
+        """Say that its pod does not work for anybody."""
 
     def begin_release(self, ticket: KubernetesTicket, grace_seconds: float) -> None:
         """Tell its pod to end."""
@@ -54,6 +58,7 @@ class KubernetesTicket:
         self._lock = threading.Lock()
         self._story = RequestStory(request.request_id)
         self._gone = threading.Event()
+        self._busy = True
         self._wanted = False
 
     @property
@@ -78,8 +83,18 @@ class KubernetesTicket:
 
     def assign(self, job_id: str, owner: str) -> None:
         """Name the job that uses the worker from now on, for the messages of those who wait behind it."""
-        self.job_id, self.owner = job_id, owner
-        self._site.relabel(self)
+        self.job_id, self.owner, self._busy = job_id, owner, True
+        self._site.reassign(self)
+
+    def idle(self) -> None:
+        """Say that nobody uses the worker for now: whoever makes room in the cluster may move it."""
+        self._busy = False
+        self._site.rest(self)
+
+    @property
+    def mark(self) -> Mark:
+        """What its pod says of itself."""
+        return Mark(self.job_id, self.owner, self._busy)
 
     def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """End the worker, or withdraw the request, and return when its pod is gone."""

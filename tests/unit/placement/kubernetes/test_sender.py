@@ -13,6 +13,7 @@ from lancegpu_sql.errors import ClusterUnreachable, InvalidPlacement, PlacementE
 from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge
 from lancegpu_sql.placement.kubernetes.household import Household
+from lancegpu_sql.placement.kubernetes.marks import Mark
 from lancegpu_sql.placement.kubernetes.sender import Sender
 
 PATIENCE_SECONDS = 20
@@ -141,7 +142,7 @@ def test_a_pod_that_is_gone_by_then_is_not_waited_for(cluster: FakeCluster, send
 def test_a_pod_says_for_whom_it_works(cluster: FakeCluster, sender: Sender):
     mine = charge()
     Sent(sender, mine).next()
-    sender.label(mine, "0193", "job 0193 (refresh of t.x)")
+    sender.mark(mine, Mark("0193", "job 0193 (refresh of t.x)"))
     cluster.until(lambda: cluster.count("patch", "Pod") == 1)
     pod = cluster.find("Pod", "w")
     assert pod is not None

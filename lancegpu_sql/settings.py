@@ -57,6 +57,16 @@ class Settings(BaseModel):
     kubernetes_service_account: str | None = Field(
         default=None, description="The service account of workers in pods, where their GPU class names none."
     )
+    kubernetes_reach: Literal["auto", "direct", "port_forward"] = Field(
+        default="auto",
+        description="How this process reaches workers in pods: `direct`, at their addresses; `port_forward`, through the API "
+        "server, as from a laptop; `auto`: direct inside the cluster, and outside what works, direct first.",
+    )
+    kubernetes_cpu_ladder: str = Field(
+        default="small 1 2GiB, medium 2 8GiB, large 4 32GiB",
+        description="The sizes of workers of CPU Functions in pods, smallest first: a name, CPUs and memory. A worker killed "
+        "for memory is replaced by one of the next size, and so do later workers of the Function begin.",
+    )
     catalog: str | None = Field(
         default=None,
         description="The catalog's place: a path, or a URL of a database. By default a SQLite file in the database's "
@@ -107,6 +117,11 @@ class Settings(BaseModel):
     )
     read_ahead_bytes: Count = Field(
         default=64 * _MIB, description="The most bytes of rows read from a table before a worker asks for them."
+    )
+    query_memo_bytes: Annotated[int, Field(ge=0, le=MOST)] = Field(
+        default=64 * _MIB,
+        description="The most bytes of values of one Function that a query keeps, so that equal arguments are computed once; "
+        "beyond that, a value may be computed again. 0 keeps none.",
     )
     publication_interval_rows: Count | None = Field(
         default=None,

@@ -288,7 +288,10 @@ class Database:
     # Queries
 
     def sql(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> QueryResult:
-        """Run a query of DuckDB's SQL over the tables, each at its latest version.
+        """Run a query of DuckDB's SQL over the tables, each at its latest version. It may call Functions anywhere.
+
+        Rows are computed when they are asked for. A query that needs a worker is a job of the kind ``query`` from then on:
+        `list_jobs` shows it and `cancel_job` ends it, as does `QueryResult.cancel` or Ctrl-C.
 
         Parameters
         ----------
@@ -305,9 +308,12 @@ class Database:
         tables = self._services.tables
         if self._session is None:
             # DuckDB is loaded by the first query.
+            from lancegpu_sql.database.query_runs import QueryRuns
             from lancegpu_sql.query.session import QuerySession
 
-            self._session = QuerySession(lambda name: tables.open(name) if tables.exists(name) else None, tables.names)
+            self._session = QuerySession(
+                lambda name: tables.open(name) if tables.exists(name) else None, tables.names, QueryRuns(self._services)
+            )
         return self._session.sql(arguments.text(text, "the query"), parameters)
 
     # Jobs

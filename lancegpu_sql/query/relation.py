@@ -34,12 +34,19 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
     check again. Lance carries out those that it understands, with its indexes and without reading other columns of the
     rows it drops. The rest (on structs, dictionaries, large strings, unsigned numbers, blobs) is carried out here by
     Arrow, batch by batch, for whose meaning of a condition DuckDB made it.
+
+    Parameters
+    ----------
+    snapshot
+        The version.
+    row_columns
+        What Lance knows of rows beside their columns, such as ``_rowid``: uint64, shown behind these.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, row_columns: Sequence[str] = ()) -> None:
         self.name = snapshot.name
         self._dataset = snapshot.dataset
-        visible = snapshot.schema
+        visible = [*snapshot.schema, *(pa.field(name, pa.uint64(), nullable=False) for name in row_columns)]
         self._stored = {field.name: field for field in visible}
         self._schema = pa.schema([readable_field(field) for field in visible])
         self._plain = _fields_where(_is_plain, self._stored)

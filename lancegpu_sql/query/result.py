@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +17,40 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-Opened = Callable[[], AbstractContextManager[duckdb.DuckDBPyRelation]]
+Result = TypeVar("Result")
+
+
+class Reading(Protocol):
+    """A query that is being run."""
+
+    def call(self, work: Callable[[Any], Result]) -> Result:
+        """Do something with the relation that it is, and raise our errors instead of DuckDB's."""
+
+    def cancel(self) -> None:
+        """End it from another thread."""
+
+
+Opened = Callable[[], AbstractContextManager[Reading]]
+
+
+class PlainReading:
+    """A query without Functions: DuckDB runs it in the thread of whoever reads."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelation) -> None:
+        self._cursor = cursor
+        self._relation = relation
+
+    def call(self, work: Callable[[Any], Result]) -> Result:
+        """Do something with the relation."""
+        with duckdb_errors():
+            try:
+                return work(self._relation)
+            except OSError as exc:  # Arrow's word for whatever DuckDB raised in mid-stream
+                raise error_for(exc) from exc
+
+    def cancel(self) -> None:
+        """Interrupt what DuckDB does."""
+        self._cursor.interrupt()
 
 
 class QueryResult:
@@ -24,6 +59,9 @@ class QueryResult:
     A query that only reads is run by each method that hands out rows, every time over the versions its tables had when
     it was asked, so that a large result is never kept unless the caller keeps it: ``table = result.to_arrow()`` once is
     cheaper than reading many times. A statement that does something was run once, and its result is kept.
+
+    What Functions computed for one reading is kept for the next within a bound, the setting `query_memo_bytes` for each
+    Function; beyond it, and for Functions that are not deterministic, values are computed again.
 
     Attributes
     ----------
@@ -35,6 +73,8 @@ class QueryResult:
 
     def __init__(self, opened: Opened, columns: list[str], types: list[str]) -> None:
         self._opened = opened
+        self._readings: weakref.WeakSet[Reading] = weakref.WeakSet()
+        self._lock = threading.Lock()
         self.columns = columns
         self.types = types
 
@@ -44,13 +84,12 @@ class QueryResult:
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
-        with self._relation() as relation:
-            return relation.to_arrow_table()
+        return self._read(lambda relation: relation.to_arrow_table())
 
     def to_reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
         """The rows as a stream, of which only a few batches are in memory at a time.
 
-        The query runs while it is read; closing or dropping the reader ends it.
+        The query runs while it is read; closing or dropping the reader ends it, and gives its workers back.
 
         Parameters
         ----------
@@ -63,9 +102,8 @@ class QueryResult:
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame."""
-        with self._relation() as relation:
-            frame: pd.DataFrame = relation.df()
-            return frame
+        frame: pd.DataFrame = self._read(lambda relation: relation.df())
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars DataFrame."""
@@ -77,34 +115,43 @@ class QueryResult:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values."""
-        with self._relation() as relation:
-            return relation.fetchall()
+        rows: list[tuple[Any, ...]] = self._read(lambda relation: relation.fetchall())
+        return rows
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The first row, or None where there is none."""
-        with self._relation() as relation:
-            return next(iter(relation.limit(1).fetchall()), None)
+        return self._read(lambda relation: next(iter(relation.limit(1).fetchall()), None))
 
     def show(self, max_rows: int = 40) -> None:
         """Print the first rows as a table; no more of them are read than DuckDB needs to show that there are more."""
-        with self._relation() as relation:
-            relation.show(max_rows=max_rows)
+        self._read(lambda relation: relation.show(max_rows=max_rows))
+
+    def cancel(self) -> None:
+        """End every reading of it that is under way, in whichever thread; that one raises an error."""
+        with self._lock:
+            readings = list(self._readings)
+        for reading in readings:
+            reading.cancel()
+
+    def _read(self, work: Callable[[Any], Result]) -> Result:
+        with self._reading() as reading:
+            return reading.call(work)
 
     @contextmanager
-    def _relation(self) -> Iterator[duckdb.DuckDBPyRelation]:
-        with duckdb_errors(), self._opened() as relation:
-            yield relation
+    def _reading(self) -> Iterator[Reading]:
+        with duckdb_errors(), self._opened() as reading:
+            with self._lock:
+                self._readings.add(reading)
+            try:
+                yield reading
+            finally:
+                with self._lock:
+                    self._readings.discard(reading)
 
     def _batches(self, batch_rows: int) -> Iterator[Any]:
         """First the schema, then the batches."""
-        with self._relation() as relation:
-            reader = relation.to_arrow_reader(batch_rows)
+        with self._reading() as reading:
+            reader = reading.call(lambda relation: relation.to_arrow_reader(batch_rows))
             yield reader.schema
-            while True:
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-                except OSError as exc:  # Arrow's word for whatever DuckDB raised in mid-stream
-                    raise error_for(exc) from exc
+            while (batch := reading.call(lambda _relation: next(reader, None))) is not None:
                 yield batch

@@ -67,7 +67,7 @@ def worker_need(
     """
     check_options(function, options)
     placement = function.placement
-    gpu_class, backups = _gpu_classes(resources.catalog, placement, options) if placement.gpu else (None, ())
+    gpu_class, backups = gpu_classes_for(resources.catalog, placement, options.gpu_class)
     return WorkerNeed(
         load=FunctionLoad(
             function=function.name,
@@ -116,11 +116,19 @@ def apply_options(settings: Settings, function: FunctionVersion, options: Refres
     )
 
 
-def _gpu_classes(
-    catalog: Catalog, placement: FunctionPlacement, options: RefreshOptions
-) -> tuple[GpuClass, tuple[GpuClass, ...]]:
-    """Return the class to run on, and those that may stand in for it."""
-    wanted = options.gpu_class or placement.gpu_class or "default"
+def gpu_classes_for(
+    catalog: Catalog, placement: FunctionPlacement, named: str | None = None
+) -> tuple[GpuClass | None, tuple[GpuClass, ...]]:
+    """Return the class to run on, the Function's own unless one is named, and those that may stand in for it.
+
+    Raises
+    ------
+    GpuClassNotFound
+        The database does not know it.
+    """
+    if not placement.gpu:
+        return None, ()
+    wanted = named or placement.gpu_class or "default"
     classes = {record.name: record for record in catalog.gpu_classes()}
     if wanted not in classes:
         known = ", ".join(sorted(classes)) or "none"

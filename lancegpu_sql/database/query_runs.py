@@ -1,0 +1,188 @@
+"""Queries that call Functions as jobs: workers from the pool, progress and cancellation through the catalog."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lancegpu_sql.apply.calls import Calls
+from lancegpu_sql.apply.memo import Memo
+from lancegpu_sql.apply.watch import WorkerTimings
+from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, job_made_at
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import Cancelled, InvalidQuery
+from lancegpu_sql.functions.arrow_types import parse_type
+from lancegpu_sql.jobs.context import JobContext
+from lancegpu_sql.jobs.display import PlainLines, style_for
+from lancegpu_sql.jobs.running import RunningJob
+from lancegpu_sql.placement.request import PlacementEvent, Ready
+from lancegpu_sql.query.functions import OnError
+from lancegpu_sql.refresh.need import apply_options, gpu_classes_for
+from lancegpu_sql.refresh.report import Report
+from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.sql.names import fold
+from lancegpu_sql.workers import FunctionLoad, WorkerNeed
+
+QUERY = "query"
+
+_LOOK_SECONDS = 0.1
+_SHOWN_CHARACTERS = 1_000
+
+
+class QueryRuns:
+    """The Functions of a database for its queries; a `lancegpu_sql.query.functions.FunctionSource`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    @property
+    def memo_bytes(self) -> int:
+        """How much memory the values of one Function may take."""
+        return self._services.settings.query_memo_bytes
+
+    def known(self) -> Mapping[str, FunctionVersion]:
+        """Return the latest version of each Function, by folded name."""
+        return {fold(version.name): version for version in self._services.catalog.functions()}
+
+    def open_run(self, text: str, stop: Callable[[], None]) -> QueryJob:
+        """Begin a reading of a query's result."""
+        return QueryJob(self._services.check_open(), text, stop)
+
+
+class QueryJob:
+    """One reading of a query's result. It is in the catalog from its first worker on.
+
+    Few writes are made of it, so that a cheap query on a warm worker stays cheap: one at the beginning, one at the end.
+    """
+
+    def __init__(self, services: Services, text: str, stop: Callable[[], None]) -> None:
+        self.cancelled = threading.Event()
+        self._services = services
+        self._record = JobRecord.new(QUERY, request={"sql": text[:_SHOWN_CHARACTERS]})
+        self._stop = stop
+        self._over = threading.Event()
+        self._error: BaseException | None = None
+        self._job: RunningJob | None = None
+        self._context: JobContext | None = None
+        self._has_context = threading.Event()
+        self._lock = threading.Lock()
+
+    def calls(self, version: FunctionVersion, *, on_error: OnError, memo: Memo | None) -> Calls:
+        """Return a way to compute a Function on workers of the pool."""
+        need = self._need(version)
+        return Calls(
+            need,
+            self._services.pool,
+            apply_options(self._services.settings, version, RefreshOptions.of()),
+            value_type=parse_type(version.output_type),
+            watch=_QueryWatch(self, need.gpu_class.name if need.gpu_class else None),
+            cancelled=self.cancelled,
+            memo=memo,
+            on_error=on_error,
+        )
+
+    def finished(self, error: BaseException | None) -> None:
+        """End the job, if it has become one."""
+        self._error = error
+        self._over.set()
+        if self._job is not None:
+            self._job.ended(None)
+
+    def context(self) -> JobContext:
+        """The job, which begins here."""
+        with self._lock:
+            if self._job is None:
+                self._job = self._services.runner.start(self._record, self._work)
+        self._has_context.wait()
+        assert self._context is not None
+        return self._context
+
+    def _work(self, context: JobContext) -> dict[str, Any]:
+        """Wait for the end of the reading, in the job's thread; pass on that someone cancelled it."""
+        self._context = context
+        self._has_context.set()
+        lines = PlainLines(sys.stderr)
+        style = self._services.settings.progress
+        quiet = (style_for(sys.stderr) if style == "auto" else style) == "quiet"
+        while not self._over.wait(_LOOK_SECONDS):
+            if context.cancelled.is_set() and not self.cancelled.is_set():
+                self._stop()
+            if not quiet and self._job is not None and self._job.record.waiting_on is not None:
+                lines.show(self._job.record)
+        if isinstance(self._error, Exception):
+            raise self._error
+        if self._error is not None:
+            raise Cancelled("The query was interrupted")
+        return {}
+
+    def _need(self, version: FunctionVersion) -> WorkerNeed:
+        required = [each.name for each in version.init_parameters if each.required]
+        if required:
+            raise InvalidQuery(
+                f"The Function {version.name!r} needs values for {', '.join(required)} when it is made, which a query cannot "
+                "give: register it with default values for them.",
+                function=version.name,
+            )
+        catalog, placement, job_id = self._services.catalog, version.placement, self._record.id
+        gpu_class, backups = gpu_classes_for(catalog, placement)
+        return WorkerNeed(
+            load=FunctionLoad(
+                function=version.name,
+                version=version.version,
+                digest=version.digest,
+                payload=catalog.payload(version.name, version.version),
+                bound={},
+                output_type=version.output_type,
+                concurrency=placement.concurrency,
+                init_timeout_seconds=self._services.settings.init_timeout_seconds,
+            ),
+            gpu_class=gpu_class,
+            gpus=placement.gpus if placement.gpu else 0,
+            cpus=placement.cpus,
+            env=version.env,
+            job_id=job_id,
+            owner=f"job {job_id} (a query, process {os.getpid()})",
+            since=job_made_at(job_id),
+            backups=backups,
+        )
+
+
+class _QueryWatch:
+    """Turns what `apply` sees of one Function into what the query's job says; the job begins with the first of it."""
+
+    def __init__(self, job: QueryJob, gpu_class: str | None) -> None:
+        self._job = job
+        self._gpu_class = gpu_class
+        self._begun: Report | None = None
+
+    @property
+    def _report(self) -> Report:
+        if self._begun is None:
+            self._begun = Report(self._job.context(), self._gpu_class)
+        return self._begun
+
+    def placement_event(self, event: PlacementEvent) -> None:
+        """Say what becomes of the worker; that a warm one is there is not worth two writes to the catalog."""
+        warm = isinstance(event, Ready) and self._begun is None
+        report = self._report
+        if not warm:
+            report.placement_event(event)
+
+    def call_done(self, rows: int, seconds: float, worker: str) -> None:  # noqa: ARG002  # as of `ApplyWatch`
+        """Count rows."""
+        self._report.computed(rows)
+
+    def worker_timings(self, timings: WorkerTimings) -> None:
+        """Pass them on."""
+        self._report.worker_timings(timings)
+
+    def log(self, line: str) -> None:
+        """Keep a line that user code printed."""
+        self._report.log(line)
+
+    def event(self, kind: str, message: str) -> None:
+        """Keep an event."""
+        self._report.event(kind, message)

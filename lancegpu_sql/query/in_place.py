@@ -1,0 +1,163 @@
+"""Functions as DuckDB calls them: Arrow UDFs under private names, made for one query and removed after it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.errors import InvalidData
+from lancegpu_sql.query.arguments import FunctionTypes
+from lancegpu_sql.query.private_names import as_written, private_name, unquoted
+from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, in_place
+
+_TYPES = "lancegpu_types"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a Function is called.
+
+    Attributes
+    ----------
+    version
+        The Function.
+    in_try
+        Whether a row that fails is caught by a TRY.
+    alone_in_try
+        Whether it is all that stands there, so that null for its value is null for the whole.
+    """
+
+    version: FunctionVersion
+    in_try: bool = False
+    alone_in_try: bool = False
+
+
+Evaluate = Callable[[Way, pa.RecordBatch], pa.Array]
+
+
+class CaughtByTry(Exception):
+    """A row failed inside of TRY: DuckDB asks again, row by row, and gives null for it."""
+
+
+def signatures_of(known: Mapping[str, FunctionVersion]) -> dict[str, Signature]:
+    """What the planner must know of Functions, by folded name."""
+    return {
+        name: Signature(version.name, tuple(each.name for each in version.parameters), version.deterministic)
+        for name, version in known.items()
+    }
+
+
+class InPlace:
+    """The Functions of one query on an engine, made when a text calls them.
+
+    DuckDB calls one with at most 2,048 rows at a time, from threads of its own, for rows that reach the expression.
+
+    Parameters
+    ----------
+    maker
+        A connection to the engine that runs nothing else: all connections see what is made on it. It is closed here.
+    known
+        The Functions by folded name.
+    evaluate
+        Computes one, and returns its values; raises `CaughtByTry` for a row that failed in a TRY.
+    failed
+        Told of any other error before DuckDB makes words of it.
+    movable
+        Whether DuckDB may move calls of deterministic Functions as it moves those of its own, and compute them while it
+        plans. Otherwise it does neither, nor pushes them below a join or before a cheap condition; but there are places
+        where it allows no such function.
+    """
+
+    def __init__(
+        self,
+        maker: duckdb.DuckDBPyConnection,
+        known: Mapping[str, FunctionVersion],
+        evaluate: Evaluate,
+        failed: Callable[[BaseException], None] = lambda _error: None,
+        *,
+        movable: bool = False,
+    ) -> None:
+        self._maker = maker
+        self._known = known
+        self._signatures = signatures_of(known)
+        self._evaluate = evaluate
+        self._failed = failed
+        self._movable = movable
+        self._callables: list[Callable[..., pa.Array]] = []  # DuckDB counts on them to live as long as its functions
+        self._names: dict[str, str] = {}
+        self._written: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """A text with the Functions' private names."""
+        calls = calls_in(text, self._signatures)
+        if not calls:
+            return text
+        marked = [replace(call, function=self._made(call)) for call in calls]
+        return unquoted(in_place(text, marked, self._names), self._names.values())
+
+    def as_written(self, words: str) -> str:
+        """What DuckDB says, in the Functions' own names."""
+        return as_written(words, self._written)
+
+    def close(self) -> None:
+        """Remove them."""
+        try:
+            for private in self._names.values():
+                self._maker.remove_function(private)
+        finally:
+            self._names = {}
+            self._maker.close()
+
+    def _made(self, call: TextCall) -> str:
+        """The key of a way to call a Function, which DuckDB knows from now on."""
+        way = Way(self._known[call.function], call.in_try, call.in_try and call.alone_in_try)
+        key = f"{call.function} {way.in_try} {way.alone_in_try}"
+        if key not in self._names:
+            private = private_name(way.version.name)
+            self._make(private, way)
+            self._names[key] = private
+            self._written[private] = way.version.name
+        return key
+
+    def _make(self, private: str, way: Way) -> None:
+        types = FunctionTypes(way.version)
+        self._maker.register(_TYPES, types.readable.empty_table())
+        *parameters, output = self._maker.sql(f"FROM {_TYPES}").types
+        self._maker.unregister(_TYPES)
+
+        def called(*columns: Any) -> pa.Array:
+            try:
+                arguments = types.arguments(columns)
+                return types.readable_values(self._evaluate(way, arguments))
+            except CaughtByTry:
+                raise
+            except BaseException as exc:
+                if not (way.in_try and isinstance(exc, InvalidData)):
+                    self._failed(exc)
+                raise
+
+        # DuckDB counts the parameters of a callable.
+        named = [inspect.Parameter(f"p{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(parameters))]
+        called.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+        self._callables.append(called)
+        self._maker.create_function(  # type: ignore[call-overload]  # its types know enumerations only
+            private,
+            called,
+            parameters,
+            output,
+            type="arrow",
+            null_handling="special",
+            # Inside of TRY nothing else is allowed.
+            side_effects=not (way.in_try or (self._movable and way.version.deterministic)),
+        )
+
+
+def refuse(_way: Way, _arguments: pa.RecordBatch) -> pa.Array:
+    """Compute nothing: a query is only being described."""
+    raise AssertionError("DuckDB called a Function while it described a query")

@@ -1,0 +1,46 @@
+"""Names under which DuckDB knows Functions while a query runs, and words of DuckDB's put back to what the user wrote."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+
+from lancegpu_sql.sql.names import fold
+
+# A character for private use that no name holds (Unicode, plane 15), so that such a name is never mistaken for another.
+_FIRST, _COUNT = 0xF0000, 65_534
+_numbers = itertools.count()
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_PRIVATE = re.compile(f'"?([{chr(_FIRST)}-{chr(_FIRST + _COUNT - 1)}][^\\s"(]*)"?')
+
+
+def private_name(function: str) -> str:
+    """A name for a Function in one query: as long as its own, so that what DuckDB points at in a line stays in place."""
+    return chr(_FIRST + next(_numbers) % _COUNT) + "_" * (len(function) - 1)
+
+
+def unquoted(text: str, names: Iterable[str]) -> str:
+    """A text with private names as the tokens they stand for: DuckDB reads them without quotes as well."""
+    for private in names:
+        text = text.replace(f'"{private}"', private)
+    return text
+
+
+def as_written(words: str, written: Mapping[str, str]) -> str:
+    """What DuckDB says, with the names of Functions as it would write them.
+
+    Parameters
+    ----------
+    written
+        By private name, the Function's own.
+    """
+
+    def name_of(match: re.Match[str]) -> str:
+        if match[1] not in written:
+            return match[0]
+        name = fold(written[match[1]])
+        return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
+
+    return _PRIVATE.sub(name_of, words)

@@ -1,0 +1,207 @@
+"""One reading of a query that calls Functions: from the first row asked for to the last, or to whatever ends it before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+
+from lancegpu_sql.apply.memo import Memo
+from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.errors import Cancelled, LanceGpuError
+from lancegpu_sql.query.aside import Aside
+from lancegpu_sql.query.engine import error_for
+from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError
+from lancegpu_sql.query.in_place import CaughtByTry, InPlace, Way
+
+Result = TypeVar("Result")
+CallKey = tuple[str, OnError]
+Bind = Callable[["FunctionReading"], Any]
+
+_INTERRUPT_SECONDS = 0.05
+"""An interruption that comes between two steps of DuckDB is lost on it, and so is repeated."""
+
+
+class Memos:
+    """The values that readings of one result share: equal arguments are computed once, whoever reads."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._memos: dict[CallKey, Memo] = {}
+        self._lock = threading.Lock()
+
+    def of(self, version: FunctionVersion, on_error: OnError) -> Memo | None:
+        """The values of one Function; None where it is asked anew for each row."""
+        if not version.deterministic or not self._limit_bytes:
+            return None
+        with self._lock:
+            return self._memos.setdefault((version.digest, on_error), Memo(self._limit_bytes))
+
+
+class FunctionReading:
+    """DuckDB works in a thread of its own; whoever reads waits here and can be interrupted.
+
+    Parameters
+    ----------
+    text
+        The query, for those who look at its job.
+    open_cursor
+        Returns a connection on which everything is that the session made.
+    known
+        The Functions by folded name.
+    source
+        Where they are computed.
+    memos
+        Of the result.
+    bind
+        Makes the relation that is read, in DuckDB's thread.
+    movable
+        As of `InPlace`.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        open_cursor: Callable[[], duckdb.DuckDBPyConnection],
+        known: Mapping[str, FunctionVersion],
+        source: FunctionSource,
+        memos: Memos,
+        bind: Bind,
+        *,
+        movable: bool = False,
+    ) -> None:
+        self._open_cursor = open_cursor
+        self._memos = memos
+        self._calls: dict[CallKey, FunctionCalls] = {}
+        self._cursors: list[duckdb.DuckDBPyConnection] = []
+        self._streams: list[pa.RecordBatchReader] = []
+        self._failure: BaseException | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail, movable=movable)
+        self._run = source.open_run(text, self.cancel)
+        self._aside = Aside("lancegpu query")
+        try:
+            self._relation = self._do(lambda: bind(self))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set when the reading should end."""
+        return self._run.cancelled
+
+    def call(self, work: Callable[[Any], Result]) -> Result:
+        """Do something with the relation that is read.
+
+        Raises
+        ------
+        LanceGpuError
+            What a Function raised comes out as itself.
+        """
+        result = self._do(lambda: work(self._relation))
+        if isinstance(result, pa.RecordBatchReader):
+            self._streams.append(result)
+        return result
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A further connection for this reading, which is closed with it."""
+        cursor = self._open_cursor()
+        with self._lock:
+            self._cursors.append(cursor)
+        return cursor
+
+    def calls_of(self, version: FunctionVersion, on_error: OnError) -> FunctionCalls:
+        """The way to compute a Function, which the first row opens."""
+        key: CallKey = (version.digest, on_error)
+        with self._lock:
+            if self._failure is not None or self._closed:
+                raise self._failure or Cancelled("The query was closed")
+            if key not in self._calls:
+                memo = self._memos.of(version, on_error)
+                self._calls[key] = self._run.calls(version, on_error=on_error, memo=memo)
+            return self._calls[key]
+
+    def cancel(self) -> None:
+        """End the reading from another thread: it raises `Cancelled`."""
+        self.fail(Cancelled("The query was cancelled"))
+
+    def fail(self, error: BaseException) -> None:
+        """Note the first thing that went wrong, and let everything end."""
+        with self._lock:
+            if self._failure is not None or self._closed:
+                return
+            self._failure = error
+        self._interrupt()
+
+    def close(self) -> None:
+        """End the work, give workers back, and remove what was made for it."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        complete = self._failure is None and self._aside.idle(0)
+        if not complete:
+            self._run.cancelled.set()
+        for calls in list(self._calls.values()):
+            calls.close()
+        while not self._aside.idle(_INTERRUPT_SECONDS):
+            self._interrupt()
+        try:
+            self._aside.call(self._leave)
+        finally:
+            self._aside.close()
+            self._run.finished(self._failure)
+
+    def _leave(self) -> None:
+        self._relation = None
+        for stream in self._streams:
+            stream.close()  # until then DuckDB's threads may be at work for it
+        for cursor in self._cursors:
+            cursor.close()
+        self.functions.close()
+
+    def _interrupt(self) -> None:
+        self._run.cancelled.set()
+        for cursor in list(self._cursors):
+            with suppress(duckdb.Error):
+                cursor.interrupt()
+
+    def _do(self, work: Callable[[], Result]) -> Result:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            result = self._aside.call(work)
+        except (duckdb.Error, OSError, LanceGpuError, RuntimeError) as exc:
+            if self._failure is not None:
+                raise self._failure from None
+            raise self._told(exc) from exc
+        except BaseException as exc:  # Ctrl-C while waiting
+            self.fail(exc)
+            raise
+        if self._failure is not None:  # a TRY caught what is none of its rows' fault
+            raise self._failure
+        return result
+
+    def _told(self, error: Exception) -> Exception:
+        if isinstance(error, duckdb.Error | OSError):
+            told = error_for(error)
+            return type(told)(self.functions.as_written(told.message), **told.facts)
+        return error
+
+    def _evaluate(self, way: Way, arguments: pa.RecordBatch) -> pa.Array:
+        """Compute a Function for rows that DuckDB brings, in one of its threads."""
+        pending = self.calls_of(way.version, "null" if way.in_try else "raise").submit(arguments)
+        values = pending.result()
+        if way.in_try and not way.alone_in_try and _any(pending.failed()):
+            raise CaughtByTry
+        return values
+
+
+def _any(marks: pa.Array) -> bool:
+    return bool(marks.true_count)

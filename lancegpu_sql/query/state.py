@@ -1,0 +1,114 @@
+"""What the user of a session made and set, and connections on which it is all there."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+
+from lancegpu_sql.query.engine import connect, new_cursor
+from lancegpu_sql.sql.names import fold
+
+_MADE_HERE = """
+SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'
+UNION ALL SELECT view_name FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal
+"""
+
+
+@dataclass(frozen=True)
+class KeptText:
+    """A view or macro whose text calls Functions, which DuckDB knows only while a query runs.
+
+    Attributes
+    ----------
+    kind, name
+        ``VIEW`` or ``MACRO``, and its name as written.
+    text
+        The statement that makes it, for one connection.
+    """
+
+    kind: str
+    name: str
+    text: str
+
+
+class SessionState:
+    """One engine, with what its user made, and the settings that each connection must repeat.
+
+    Safe for use by several threads. In a process that forked off it begins anew, without what was made.
+    """
+
+    def __init__(self) -> None:
+        self._engine = connect()
+        self._process_id = os.getpid()
+        self._settings: dict[str, str] = {}
+        self._kept: dict[str, KeptText] = {}
+        self._made_something = False
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> duckdb.DuckDBPyConnection:
+        """The engine; another one in a process that forked off."""
+        if self._process_id != os.getpid():
+            self._engine, self._process_id = connect(), os.getpid()
+            self._made_something = False
+            self._kept = {}
+            self._lock = threading.Lock()
+        return self._engine
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own, with the session's settings; the caller closes it."""
+        cursor = new_cursor(self.engine)
+        try:
+            with self._lock:
+                settings = list(self._settings.values())
+            for text in settings:
+                cursor.execute(text)
+        except BaseException:
+            cursor.close()
+            raise
+        return cursor
+
+    def note_setting(self, name: str, text: str) -> None:
+        """Repeat a SET on every later connection."""
+        with self._lock:
+            self._settings.pop(name, None)
+            self._settings[name] = text
+
+    def note_made(self) -> None:
+        """Say that something was made in the engine."""
+        self._made_something = True
+
+    def made(self) -> tuple[str, ...]:
+        """The names of the tables and views that the user made."""
+        kept = tuple(one.name for one in self._kept.values() if one.kind == "VIEW")
+        if not self._made_something:
+            return kept
+        with new_cursor(self.engine) as cursor:
+            return (*kept, *(name for (name,) in cursor.execute(_MADE_HERE).fetchall()))
+
+    @property
+    def kept(self) -> Mapping[str, KeptText]:
+        """The views and macros whose text calls Functions, by folded name, in the order in which they were made."""
+        return self._kept
+
+    def keep(self, text: KeptText) -> None:
+        """Keep one, in place of an earlier one of its name."""
+        with self._lock:
+            kept = {key: one for key, one in self._kept.items() if key != fold(text.name)}
+            self._kept = kept | {fold(text.name): text}
+
+    def forget(self, name: str) -> bool:
+        """Forget one; False where there is none of that name."""
+        with self._lock:
+            found = fold(name) in self._kept
+            self._kept = {key: one for key, one in self._kept.items() if key != fold(name)}
+        return found
+
+    def close(self) -> None:
+        """End the engine; what lived in the session is gone."""
+        if self._process_id == os.getpid():  # in a process that forked off, the engine is its parent's
+            self._engine.close()

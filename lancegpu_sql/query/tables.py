@@ -1,0 +1,159 @@
+"""The tables that a query reads: found by the names in its text, each opened once, at one version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from lancegpu_sql.errors import InvalidQuery
+from lancegpu_sql.query.engine import missing_table
+from lancegpu_sql.query.readable import check_distinct
+from lancegpu_sql.query.relation import TableRelation
+from lancegpu_sql.sql.names import choose, fold
+from lancegpu_sql.sql.statement import replace_tables
+from lancegpu_sql.tables.naming import is_table_name
+from lancegpu_sql.tables.snapshot import Snapshot
+
+# Queries about all tables; any other opens only the tables that it names.
+_ABOUT_ALL_TABLES = re.compile(
+    r"SHOW\s+ALL\s+TABLES|information_schema|duckdb_(tables|views|columns|constraints)\b|\bpg_\w+|sqlite_master"
+    r"|PRAGMA\s+(show_tables_expanded|database_list)",
+    re.IGNORECASE,
+)
+
+
+class Tables:
+    """The tables of the database by name.
+
+    Parameters
+    ----------
+    snapshots
+        The latest version of the table of exactly this name; None where there is none.
+    names
+        The names of all tables.
+    """
+
+    def __init__(self, snapshots: Callable[[str], Snapshot | None], names: Callable[[], list[str]]) -> None:
+        self._snapshots = snapshots
+        self.names = names
+
+    def latest(self, written: str, made: Sequence[str]) -> Snapshot | None:
+        """The table that a written name means, unless the session made something of that name."""
+        if any(fold(name) == fold(written) for name in made):
+            return None
+        snapshot = self._snapshots(written) if is_table_name(written) else None
+        if snapshot is None:
+            chosen = choose(written, self.names())
+            snapshot = None if chosen is None else self._snapshots(chosen)
+        return snapshot
+
+    def name_of(self, written: str, made: Sequence[str]) -> str | None:
+        """The name of the table that a written name means."""
+        snapshot = self.latest(written, made)
+        return None if snapshot is None else snapshot.name
+
+    def no_table(self, name: str) -> InvalidQuery:
+        """The error that says that there is no such table."""
+        known = sorted(self.names())
+        shown = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
+        return InvalidQuery(
+            f"There is no table {name!r}. " + (f"The tables are {shown}." if known else "There are none.")
+        )
+
+
+class QueryTables:
+    """The tables that one query reads, however many texts it is cut into; each keeps the version it had at first.
+
+    Parameters
+    ----------
+    tables
+        Those of the database.
+    made
+        The names of what the session made, which come first.
+    versions
+        Names in the text that stand for a table at an older version.
+    """
+
+    def __init__(
+        self, tables: Tables, made: Callable[[], Sequence[str]], versions: Mapping[str, tuple[str, int]] | None = None
+    ) -> None:
+        self._tables = tables
+        self._made = made
+        self._versions = versions or {}
+        self._opened: dict[tuple[str, int | None], TableRelation] = {}
+        self._found: dict[str, TableRelation] = {}
+        self._prepared: dict[str, str] = {}
+
+    def bind(self, cursor: duckdb.DuckDBPyConnection, text: str, parameters: Any = None) -> Any:
+        """A text as a relation on a connection, with its tables registered there; None where it returns nothing."""
+        prepared = self._prepared.get(text)
+        if prepared is None:
+            prepared = self._find(text, cursor)
+        self.register(cursor)
+        while True:
+            try:
+                relation = cursor.sql(prepared, params=parameters)
+            except duckdb.CatalogException as exc:
+                # A table that a view, a macro or a PIVOT names is missed only when it is bound.
+                missing = missing_table(exc)
+                if missing is None or missing in self._found:
+                    raise  # it is missed in another database, whose name stands before it
+                changed = self._add(prepared, missing, self._made())
+                if changed is None:
+                    raise self._tables.no_table(missing) from exc
+                prepared = changed
+                self.register(cursor)
+            else:
+                self._prepared = {text: prepared}
+                return relation
+
+    def register(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Make a connection know the tables that were found so far."""
+        for name, table in self._found.items():
+            cursor.register(name, table)
+
+    def _find(self, text: str, cursor: duckdb.DuckDBPyConnection) -> str:
+        """Open the tables that the text names, and return it as it is to be run."""
+        made = self._made()
+        try:
+            mentioned = cursor.get_table_names(text)
+        except duckdb.Error:
+            mentioned = set()  # what it names comes out when it is bound
+        for written in sorted(mentioned):
+            text = self._add(text, written, made) or text
+        if _ABOUT_ALL_TABLES.search(text):
+            for name in self._tables.names():
+                text = self._add(text, name, made, only_listed=True) or text
+        return text
+
+    def _add(self, text: str, written: str, made: Sequence[str], *, only_listed: bool = False) -> str | None:
+        """Know the table that a written name means; the text as it is to be run then, None where there is none."""
+        snapshot = self._snapshot(written, made)
+        if snapshot is None:
+            return None
+        if not only_listed:
+            check_distinct(snapshot.name, snapshot.schema)
+        key = (snapshot.name, snapshot.version if written in self._versions else None)
+        table = self._opened.get(key) or TableRelation(snapshot)
+        self._opened[key] = table
+        alike = next((other for other in self._found if fold(other) == fold(written)), None)
+        if alike is None:
+            self._found[written] = table
+        elif self._found[alike] is not table:
+            # DuckDB cannot hold two names that differ in case only: one of them gets another.
+            other = f"{written} (spelled so)"
+            text = replace_tables(text, {written: other})
+            self._found[other] = table
+        return text
+
+    def _snapshot(self, written: str, made: Sequence[str]) -> Snapshot | None:
+        if written not in self._versions:
+            return self._tables.latest(written, made)
+        name, version = self._versions[written]
+        latest = self._tables.latest(name, ())
+        if latest is None:
+            raise self._tables.no_table(name)
+        return latest.checkout(version)

@@ -1,0 +1,266 @@
+"""Functions anywhere in a query, computed in this process instead of by workers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from in_process_functions import InProcessFunctions
+from lance_folder import LanceFolder
+
+from lancegpu_sql.errors import Cancelled, InvalidQuery, RowFailed
+from lancegpu_sql.query.session import QuerySession
+
+
+def size(text: str) -> int:
+    if text == "bad":
+        raise ValueError("a bad text")
+    return len(text)
+
+
+def scaled(n: int, by: float) -> float:
+    return n * by
+
+
+def words(text: str) -> list[str]:
+    return text.split()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> LanceFolder:
+    folder = LanceFolder(Path(tmp_path_factory.mktemp("tables")))
+    folder.write("docs", {"id": [1, 2, 3, 4, 5], "text": ["a b", "ccc", None, "dddd", "bad"]})
+    return folder
+
+
+@pytest.fixture
+def functions() -> InProcessFunctions:
+    functions = InProcessFunctions()
+    for each in (size, scaled, words):
+        functions.add(each)
+    functions.add(size, "draw", deterministic=False)
+    return functions
+
+
+@pytest.fixture
+def session(folder: LanceFolder, functions: InProcessFunctions) -> Iterator[QuerySession]:
+    session = QuerySession(folder.snapshot, folder.names, functions)
+    yield session
+    session.close()
+
+
+GOOD = "(SELECT * FROM docs WHERE text <> 'bad') good"
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("SELECT id, size(text) FROM docs WHERE id < 3 ORDER BY id", [(1, 3), (2, 3)]),
+        (f"SELECT id FROM {GOOD} WHERE size(text) > 3", [(4,)]),
+        (f"SELECT size(text) AS s, count(*) FROM {GOOD} GROUP BY size(text) ORDER BY s", [(3, 2), (4, 1)]),
+        (f"SELECT id FROM {GOOD} ORDER BY size(text) DESC, id LIMIT 2", [(4,), (1,)]),
+        (f"SELECT max(size(text)) FILTER (size(text) < 4) FROM {GOOD}", [(3,)]),
+        (f"SELECT sum(size(text)) OVER (ORDER BY id) FROM {GOOD}", [(3,), (6,), (10,)]),
+        (
+            f"SELECT id FROM {GOOD} QUALIFY row_number() OVER (PARTITION BY size(text) ORDER BY id) = 1 ORDER BY id",
+            [(1,), (4,)],
+        ),
+        ("SELECT CASE WHEN id = 5 THEN 0 ELSE size(text) END FROM docs ORDER BY id", [(3,), (3,), (None,), (4,), (0,)]),
+        ("SELECT id, unnest(words(text)) FROM docs WHERE id = 1", [(1, "a"), (1, "b")]),
+        ("SELECT list_transform(['x', 'yy'], lambda t: size(t))", [([1, 2],)]),
+        ("SELECT scaled(by := 0.5, n := id) FROM docs WHERE id = 3", [(1.5,)]),
+        ("SELECT scaled(size('abcd'), 2.0)", [(8.0,)]),
+        ("SELECT a.id FROM docs a JOIN docs b ON size(a.text) = b.id AND a.id < 5 AND b.id = 4", [(4,)]),
+        ("SELECT id, (SELECT size(d.text)) FROM docs d WHERE id = 2", [(2, 3)]),
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + size('a') FROM r WHERE n < 3) FROM r",
+            [(1,), (2,), (3,)],
+        ),
+        ("FROM (VALUES ('a'), ('bb')) v(t) SELECT size(t) UNION ALL SELECT size('ccc')", [(1,), (2,), (3,)]),
+    ],
+)
+def test_a_function_stands_anywhere(session: QuerySession, query: str, rows: list[tuple[object, ...]]):
+    found = session.sql(query).fetchall()
+    assert found == rows if "ORDER BY" in query else sorted(found) == sorted(rows)
+
+
+def test_columns_are_named_as_duckdb_names_them(session: QuerySession):
+    result = session.sql("SELECT Size(text), size( 'a' )+1, SIZE('b') AS B FROM docs")
+    assert result.columns == ['size("text")', "(size('a') + 1)", "B"]
+    assert result.types == ["BIGINT", "BIGINT", "BIGINT"]
+
+
+def test_equal_arguments_are_computed_once(session: QuerySession, functions: InProcessFunctions):
+    session.sql("SELECT size('x' || i % 10), size('x' || i % 10) + 1 FROM range(10000) r(i)").to_arrow()
+    assert functions.rows["size"] == 10
+
+
+def test_a_result_read_twice_is_computed_once(session: QuerySession, functions: InProcessFunctions):
+    result = session.sql("SELECT size(text) FROM docs WHERE id < 3")
+    assert result.fetchall() == [(3,), (3,)]
+    assert result.to_arrow().num_rows == 2
+    assert functions.rows["size"] == 2
+
+
+def test_values_beyond_the_bound_are_computed_again(session: QuerySession, functions: InProcessFunctions):
+    functions.memo_bytes = 0
+    result = session.sql("SELECT size(text) FROM docs WHERE id = 1")
+    result.fetchall()
+    result.fetchall()
+    assert functions.rows["size"] == 2
+
+
+def test_a_function_that_is_not_deterministic_is_called_for_every_row(
+    session: QuerySession, functions: InProcessFunctions
+):
+    session.sql("SELECT draw('x') FROM range(3000)").to_arrow()
+    assert functions.rows["draw"] == 3000
+
+
+def test_cheap_conditions_come_first(session: QuerySession, functions: InProcessFunctions):
+    session.sql("SELECT id FROM docs WHERE size(text) > 0 AND id = 2").fetchall()
+    assert functions.rows["size"] == 1
+
+
+def test_limit_stops_the_work(session: QuerySession, functions: InProcessFunctions):
+    session.sql("SELECT size('x' || i) FROM range(1000000) r(i) LIMIT 10").fetchall()
+    assert functions.rows["size"] < 100_000
+
+
+def test_describing_a_query_computes_nothing(session: QuerySession, functions: InProcessFunctions):
+    session.sql("SELECT size('constant'), TRY(size('bad'))")
+    assert not functions.rows
+    assert not functions.runs
+
+
+def test_an_error_of_a_function_comes_out_as_itself(session: QuerySession, functions: InProcessFunctions):
+    with pytest.raises(RowFailed, match="a bad text") as raised:
+        session.sql("SELECT size(text) FROM docs").fetchall()
+    assert raised.value.facts["arguments"] == {"text": "bad"}
+    assert functions.runs[-1].error is raised.value
+
+
+def test_an_error_in_mid_stream_comes_out_as_itself(session: QuerySession):
+    reader = session.sql(
+        "SELECT size(CASE WHEN i = 50000 THEN 'bad' ELSE 'x' || i END) FROM range(60000) r(i)"
+    ).to_reader(100)
+    with pytest.raises(RowFailed, match="a bad text"):
+        reader.read_all()
+
+
+def test_try_gives_null_for_the_whole_expression(session: QuerySession):
+    query = "SELECT TRY(size(text)), TRY(coalesce(size(text), 7)), TRY(size(text) + 1) FROM docs ORDER BY id"
+    assert session.sql(query).fetchall() == [(3, 3, 4), (3, 3, 4), (None, 7, None), (4, 4, 5), (None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT size(id) FROM docs", r"size\(BIGINT\)"),
+        ("SELECT size(text) + 'x' FROM docs", r"LINE 1: SELECT size\(text\) \+ 'x'"),
+        ("SELECT size(nothing) FROM docs", '"nothing" not found'),
+        ("SELECT size() FROM docs", "lacks 'text'"),
+        ("SELECT size(txt := text) FROM docs", "no parameter 'txt'"),
+    ],
+)
+def test_what_does_not_bind_is_told_in_the_words_of_the_text(session: QuerySession, query: str, said: str):
+    with pytest.raises(InvalidQuery, match=said):
+        session.sql(query).fetchall()
+
+
+def test_a_caret_points_into_the_text_as_written(session: QuerySession):
+    with pytest.raises(InvalidQuery) as raised:
+        session.sql("SELECT size(text),\n size(text) + 'x' FROM docs").fetchall()
+    line, caret = raised.value.message.splitlines()[-2:]
+    assert line[caret.index("^") :].startswith("'x'")
+
+
+def test_parameters_are_arguments(session: QuerySession):
+    assert session.sql("SELECT size(?), size($2)", ["ab", "c"]).fetchall() == [(2, 1)]
+    assert session.sql("SELECT size($a)", {"a": "abc"}).fetchall() == [(3,)]
+
+
+def test_a_view_and_a_macro_that_call_functions_are_there_for_later_queries(session: QuerySession):
+    session.sql("CREATE TEMP VIEW sizes AS SELECT id, size(text) AS s FROM docs WHERE id < 3")
+    session.sql("CREATE TEMP MACRO twice(t) AS size(t) * 2")
+    session.sql("CREATE TEMP VIEW larger AS SELECT s + twice('a') AS l FROM sizes")
+    assert session.sql("SELECT l FROM larger").fetchall() == [(5,), (5,)]
+    assert "sizes" in [name for (name,) in session.sql("SHOW TABLES").fetchall()]
+    session.sql("DROP VIEW larger")
+    with pytest.raises(InvalidQuery, match="no table 'larger'"):
+        session.sql("FROM larger")
+
+
+def test_a_view_that_does_not_bind_is_refused_and_not_kept(session: QuerySession):
+    with pytest.raises(InvalidQuery, match="nothing"):
+        session.sql("CREATE TEMP VIEW broken AS SELECT size(nothing) FROM docs")
+    with pytest.raises(InvalidQuery, match="no table 'broken'"):
+        session.sql("FROM broken")
+
+
+def test_a_view_is_replaced_only_when_that_is_said(session: QuerySession):
+    session.sql("CREATE TEMP VIEW one AS SELECT size('a') AS s")
+    with pytest.raises(InvalidQuery, match="CREATE OR REPLACE"):
+        session.sql("CREATE TEMP VIEW one AS SELECT size('ab') AS s")
+    session.sql("CREATE OR REPLACE TEMP VIEW one AS SELECT size('ab') AS s")
+    assert session.sql("FROM one").fetchall() == [(2,)]
+
+
+def test_what_the_session_made_is_seen_by_a_query_with_functions(session: QuerySession):
+    session.sql(
+        "CREATE TEMP TABLE mine AS SELECT 'abc' AS t; CREATE TEMP MACRO plain(x) AS x || 'd'; SET TimeZone = 'Asia/Tokyo'"
+    )
+    query = "SELECT size(plain(t)), current_setting('TimeZone') FROM mine"
+    assert session.sql(query).fetchall() == [(4, "Asia/Tokyo")]
+
+
+def test_closing_a_reader_ends_the_reading(session: QuerySession, functions: InProcessFunctions):
+    reader = session.sql("SELECT size('x' || i) FROM range(1000000) r(i)").to_reader(1000)
+    reader.read_next_batch()
+    reader.close()
+    del reader
+    (run,) = functions.runs
+    assert run.ended.is_set()
+    assert run.closed == ["size"]
+    assert run.error is None
+    assert functions.rows["size"] < 500_000
+
+
+def test_a_result_read_to_its_end_has_left_no_thread(session: QuerySession):
+    before = set(threading.enumerate())
+    session.sql("SELECT size(text) FROM docs WHERE id < 3").fetchall()
+    assert set(threading.enumerate()) == before
+
+
+def test_a_reading_is_cancelled_from_another_thread(session: QuerySession, functions: InProcessFunctions):
+    result = session.sql("SELECT size('x' || i) FROM range(100000000) r(i)")
+    reader = result.to_reader(1000)
+    reader.read_next_batch()
+    thread = threading.Thread(target=result.cancel)
+    thread.start()
+    with pytest.raises(Cancelled):
+        reader.read_all()
+    thread.join()
+    assert isinstance(functions.runs[-1].error, Cancelled)
+
+
+def test_a_cancelled_job_ends_its_reading(session: QuerySession, functions: InProcessFunctions):
+    reader = session.sql("SELECT size('x' || i) FROM range(100000000) r(i)").to_reader(1000)
+    reader.read_next_batch()
+    functions.runs[-1].stop()
+    with pytest.raises(Cancelled):
+        reader.read_all()
+
+
+def test_several_threads_read_one_result(session: QuerySession):
+    result = session.sql("SELECT sum(size('x' || i % 100)) FROM range(20000) r(i)")
+    found: list[pa.Table] = []
+    threads = [threading.Thread(target=lambda: found.append(result.fetchall())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [found[0]] * 4

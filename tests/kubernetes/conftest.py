@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
-import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from cluster import build, machine
 from cluster.build import BuildFailed
 from cluster.control_plane import ControlPlane
+from cluster.folder import own_folder
 from cluster.kubectl import Kubectl
 from cluster.kueue import Kueue
 from cluster.kueue import why_not as kueue_why_not
@@ -26,6 +26,7 @@ from cluster.process_node import AddProcessNode, ProcessNode
 from cluster.real_node import RealNode
 from cluster.running import RunningCluster
 from skips import Skip
+from two_jobs import MakeJobs, left_behind, two_jobs
 
 # What each fixture needs to have compiled.
 _RECIPES = {"cluster": build.CLUSTER, "kueue": build.KUEUE}
@@ -89,14 +90,13 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[RunningCluster]:
         pytest.skip(f"{Skip.NEEDS_CLUSTER}: {reason}")
     if "cluster" in _build_failures:
         raise _build_failures["cluster"]
-    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
-    plane = ControlPlane(folder, build.cached())
-    try:
-        plane.start()
-        yield RunningCluster(plane.kubeconfig, plane)
-    finally:
-        plane.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with own_folder() as folder:
+        plane = ControlPlane(folder, build.cached())
+        try:
+            plane.start()
+            yield RunningCluster(plane.kubeconfig, plane)
+        finally:
+            plane.stop()
 
 
 @pytest.fixture(scope="session")
@@ -162,6 +162,17 @@ def real_node(cluster: RunningCluster) -> Iterator[RealNode]:
         yield node
     finally:
         node.close()
+
+
+@pytest.fixture
+def make_jobs(cluster: RunningCluster, namespace: str, tmp_path: Path) -> Iterator[MakeJobs]:
+    """``make_jobs(queue=…, …)``: two jobs whose GPU class is as the test says. Afterwards nothing of them is left."""
+    with ExitStack() as opened:
+        yield lambda **of_class: opened.enter_context(two_jobs(tmp_path, cluster.kubeconfig, namespace, of_class))
+    api = cluster.client()
+    for claim in api.list("ResourceClaim", namespace):
+        api.until("ResourceClaim", claim["metadata"]["name"], lambda found: found is None, namespace)
+    assert left_behind(api, namespace) == {}
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path("/sys/fs/cgroup")
@@ -25,7 +26,8 @@ def make(owner: int, name: str) -> str:
     """Make one, and return its name; what owners left behind that are not there any more is swept away."""
     for left in {path.name for path in _all(f"{PREFIX}*")}:
         if not Path("/proc", left.removeprefix(PREFIX).partition("-")[0]).exists():
-            remove(left)
+            with suppress(OSError):
+                remove(left)
     group = f"{PREFIX}{owner}-{name}"
     for hierarchy in ROOT.iterdir():
         if hierarchy.is_dir() and not hierarchy.is_symlink():

@@ -58,7 +58,7 @@ def fit_rows(snapshot: Snapshot, reader: pa.RecordBatchReader) -> Stream:
         for name in held_back:
             if batch.column(name).null_count < batch.num_rows:
                 raise _written_by_hand(snapshot, name)
-        columns = [_cast(snapshot, field, batch.column(field.name)) for field in target]
+        columns = [fit_column(snapshot, field, batch.column(field.name)) for field in target]
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
     return converted(reader, target, fit)
@@ -82,6 +82,28 @@ def castable(given: pa.DataType, wanted: pa.DataType) -> bool:
             castable(field.type, wanted.field(field.name).type) for field in given
         )
     return any(is_kind(given) and is_kind(wanted) for is_kind in _KINDS)
+
+
+def fit_column(snapshot: Snapshot, field: pa.Field, values: pa.Array) -> pa.Array:
+    """Return a column's values in its type.
+
+    Raises
+    ------
+    InvalidData
+        A value does not fit.
+    """
+    if values.type == field.type:
+        return values
+    try:
+        if pa.types.is_dictionary(field.type):
+            return values.cast(field.type.value_type).dictionary_encode().cast(field.type)
+        return values.cast(field.type)
+    except pa.ArrowException as exc:
+        raise InvalidData(
+            f"Table {snapshot.name!r}: column {field.name!r} is of type {field.type}; a value does not fit: {exc}",
+            table=snapshot.name,
+            column=field.name,
+        ) from exc
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -127,21 +149,6 @@ def _check_type(snapshot: Snapshot, field: pa.Field, given: pa.DataType) -> None
             table=snapshot.name,
             column=field.name,
         )
-
-
-def _cast(snapshot: Snapshot, field: pa.Field, values: pa.Array) -> pa.Array:
-    if values.type == field.type:
-        return values
-    try:
-        if pa.types.is_dictionary(field.type):
-            return values.cast(field.type.value_type).dictionary_encode().cast(field.type)
-        return values.cast(field.type)
-    except pa.ArrowException as exc:
-        raise InvalidData(
-            f"Table {snapshot.name!r}: column {field.name!r} is of type {field.type}; a value does not fit: {exc}",
-            table=snapshot.name,
-            column=field.name,
-        ) from exc
 
 
 def _written_by_hand(snapshot: Snapshot, name: str) -> ComputedColumnWrite:

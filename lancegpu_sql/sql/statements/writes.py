@@ -264,7 +264,7 @@ def _merge_update(reader: Reader, when: str, condition: str | None) -> MergeActi
         if not reader.accept_sign("*"):
             ends = lambda: reader.peek().folded in ("WHEN", "RETURNING")  # noqa: E731
             return MergeAction(when, condition, "update", assignments=_assignments(reader, ends))
-        by = "name"
+        by = "position"
     else:
         by = "name" if _by_name(reader) else "position"
     if when == "missing":
@@ -274,7 +274,7 @@ def _merge_update(reader: Reader, when: str, condition: str | None) -> MergeActi
 
 def _merge_insert(reader: Reader, condition: str | None) -> MergeAction:
     if reader.accept_sign("*"):
-        return MergeAction("new", condition, "insert", all_columns="name")
+        return MergeAction("new", condition, "insert", all_columns="position")
     columns = _distinct_names(reader) if reader.sees_sign("(") else ()
     if reader.accept("DEFAULT"):
         reader.keywords("VALUES")

@@ -103,6 +103,8 @@ def _placement(settings: Settings) -> Placement:
         image=settings.kubernetes_image,
         service_account=settings.kubernetes_service_account,
     )
+        cpu_rungs=parse_cpu_ladder(settings.kubernetes_cpu_ladder),
+        reach=settings.kubernetes_reach,
 
 
 def _settings(

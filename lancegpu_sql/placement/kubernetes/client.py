@@ -25,7 +25,9 @@ from lancegpu_sql.placement.kubernetes.upgrade import Upgraded
 
 JsonObject = dict[str, Any]
 
-_TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a kubelet puts, and renews, the credentials of a pod's service account."""
+
 _CONNECT_SECONDS = 5.0
 _PAGE_ITEMS = 500
 
@@ -127,10 +129,18 @@ class ClusterClient:
 
     Every method raises `ClusterUnreachable` when there is no answer, or one that says to come back later;
     `ClusterForbidden` when the answer is 403; `ClusterRefused` for any other refusal.
+
+    Parameters
+    ----------
+    config
+        Where the API server is, and how fast it may be called.
+    account_folder
+        Where a pod finds its credentials: `token` and `ca.crt`.
     """
 
-    def __init__(self, config: KubernetesConfig) -> None:
+    def __init__(self, config: KubernetesConfig, account_folder: Path = _ACCOUNT_FOLDER) -> None:
         self._config = config
+        self._account_folder = account_folder
         self._pace = _Pace(config.queries_per_second, config.query_burst)
         self._lock = threading.Lock()
         self._connection: Any = None
@@ -142,7 +152,7 @@ class ClusterClient:
         config = self._config
         if config.in_cluster == "auto":
             named = config.kubeconfig is not None or config.context is not None
-            return not named and "KUBERNETES_SERVICE_HOST" in os.environ and _TOKEN_FILE.exists()
+            return not named and "KUBERNETES_SERVICE_HOST" in os.environ and self._token_file.exists()
         return config.in_cluster
 
     def create(self, kind: str, body: Mapping[str, Any], *, dry_run: bool = False) -> JsonObject:
@@ -327,6 +337,10 @@ class ClusterClient:
         prefix = kind.older_prefix if kind.name in self._older else kind.prefix
         return f"{prefix}{inside}/{kind.plural}" + (f"/{quote(name)}" if name else "")
 
+    @property
+    def _token_file(self) -> Path:
+        return self._account_folder / "token"
+
     def _connect(self) -> Any:
         with self._lock:
             if self._connection is None:
@@ -341,12 +355,15 @@ class ClusterClient:
         import socket
 
         from kubernetes import client, config
+        from kubernetes.config.incluster_config import InClusterConfigLoader
         from urllib3.connection import HTTPConnection
 
         settings = client.Configuration()
         try:
             if self.inside:
-                config.load_incluster_config(client_configuration=settings)  # type: ignore[no-untyped-call]
+                # It reads the token anew every minute, and a new one of these does when the old token is refused.
+                authority = self._account_folder / "ca.crt"
+                InClusterConfigLoader(str(self._token_file), str(authority)).load_and_set(settings)  # type: ignore[no-untyped-call]
             else:
                 config.load_kube_config(  # type: ignore[no-untyped-call]
                     # The library reads the variable once, when it is imported.

@@ -29,6 +29,7 @@ from lancegpu_sql.placement.request import (
 from lancegpu_sql.placement.watch import WatchThread
 
 if TYPE_CHECKING:
+    from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
 __all__ = ["MemoryPlacement", "MemoryTicket"]
@@ -56,6 +57,11 @@ class MemoryPlacement:
         self._tickets: dict[str, MemoryTicket] = {}
         self._claims: tuple[Claim, ...] = ()
         self._watch = WatchThread("lancegpu-memory-placement", on_timeout=lambda: None)
+
+    @property
+    def cpu_ladder(self) -> tuple[CpuRung, ...]:
+        """None: CPU workers share this machine."""
+        return ()
 
     def attach(self, database: str) -> None:
         """Hear which database asks."""

@@ -142,11 +142,11 @@ class Board:
         with self._changed:
             return any(map(self._needed, hand.calls.values()))
 
-    def hand_back(self, hand: Hand, why: Lost) -> None:
-        """Put a lost worker's calls back for another; those that it computed are blamed."""
+    def hand_back(self, hand: Hand, why: Lost, *, blamed: bool = True) -> None:
+        """Put a lost worker's calls back for another; those that it computed are `blamed`."""
         with self._changed:
             for call in hand.running(time.monotonic()):
-                call.losses += 1
+                call.losses += blamed
             for call in hand.calls.values():
                 call.begun_at, call.suspect = None, True
                 if call.losses > self._options.max_worker_losses:

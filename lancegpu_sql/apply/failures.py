@@ -18,7 +18,8 @@ _NEXT_STEPS: Mapping[LostCause, str] = {
     "(where, batch_size=1) to find the one at fault.",
     "exit": "The Function, or a library that it calls, ended its process: look at the job's log, and let it raise an error "
     "instead.",
-    "memory": "Give it fewer rows at a time (batch_size), or use fewer workers (max_workers).",
+    "memory": "Give it fewer rows at a time (batch_size). On one machine fewer workers (max_workers) leave more to each; on a "
+    "cluster an operator gives them more: memory_bytes of the GPU class, or a larger rung of kubernetes_cpu_ladder.",
     "unreachable": "Look at the job's log for what it did last.",
 }
 """What to do about a worker that ended, by the cause."""

@@ -14,7 +14,7 @@ from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.watch import OneAtATime, on_backup
 from lancegpu_sql.errors import Cancelled, WorkerLost
-from lancegpu_sql.placement.request import Lost, PlacementEvent, Waiting
+from lancegpu_sql.placement.request import Lost, LostCause, PlacementEvent, Waiting
 from lancegpu_sql.workers.client import CallStream
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.pool import Lease, WorkerPool
@@ -141,6 +141,8 @@ class Slot:
             except WorkerLost as exc:  # before it was ready
                 done = 0
                 self._watch.event("worker_lost", exc.message)
+                if self._outgrown(exc.facts.get("cause"), exc.facts.get("cpu_rung")):
+                    continue
                 if losses >= self._options.max_worker_losses:
                     raise
             losses = 0 if done else losses + 1
@@ -150,6 +152,9 @@ class Slot:
             self._serve()
         except Cancelled:
             pass
+        except WorkerLost as exc:
+            self._watch.event("worker_lost", exc.message)
+            self._outgrown(exc.facts.get("cause"), exc.facts.get("cpu_rung"))
         except Exception as exc:
             # The first worker does the work all the same; if it cannot, it will say so.
             self._watch.event("worker_not_added", str(exc))
@@ -223,13 +228,21 @@ class Slot:
             if hand.lost and not self._board.stopped:
                 why = self._given_up or lease.why_lost(_CAUSE_SECONDS)
                 self._given_up = None
-                self._board.hand_back(hand, why)
                 self._watch.event("worker_lost", why.message)
+                # What a larger worker may well compute is not blamed for the loss of a smaller one.
+                self._board.hand_back(hand, why, blamed=not self._outgrown(why.cause, lease.cpu_rung))
         finally:
             self._board.leave(hand)
             lease.release(broken=hand.lost)
             self._lease = None
         self._tell_timings(hand, at_end=True)
+
+    def _outgrown(self, cause: LostCause | None, cpu_rung: str | None) -> bool:
+        """Whether the next worker is larger because one was lost for memory."""
+        told = self._pool.outgrow(self._need, cause, cpu_rung)
+        if told is not None:
+            self._watch.event("worker_outgrown", told)
+        return told is not None
 
     # Its worker's life.
 

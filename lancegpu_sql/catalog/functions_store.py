@@ -162,6 +162,18 @@ class FunctionStore:
         if not found:
             raise self._not_found(name, version)
 
+    def cpu_rung(self, name: str, version: int) -> str | None:
+        """Return the size on which the version's CPU workers start; None where none was kept, or there is no such version."""
+        query = sa.select(function_versions.c.cpu_rung).where(*_is(name, version))
+        with self._connection.reading() as connection:
+            rung: str | None = connection.execute(query).scalar_one_or_none()
+        return rung
+
+    def keep_cpu_rung(self, name: str, version: int, rung: str) -> None:
+        """Keep the size on which the version's CPU workers start; a version that was dropped meanwhile needs none."""
+        with self._connection.writing() as connection:
+            connection.execute(function_versions.update().where(*_is(name, version)).values(cpu_rung=rung))
+
     def set_function_placement(self, name: str, placement: FunctionPlacement) -> None:
         """Say where all versions of a Function may run from now on.
 
@@ -213,6 +225,10 @@ class FunctionStore:
         else:
             told = f"No Function named {name!r} is registered in this database; register it first."
         return FunctionNotFound(told, function=name, version=version)
+
+
+def _is(name: str, version: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
+    return function_versions.c.function_key == name.casefold(), function_versions.c.version == version
 
 
 def _with_digest(key: str, digest: str) -> sa.Select[Any]:

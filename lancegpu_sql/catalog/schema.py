@@ -54,6 +54,7 @@ function_versions = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
     json_column("definition", nullable=False),
     sa.Column("payload", sa.LargeBinary, nullable=False),
+    sa.Column("cpu_rung", sa.String(64)),
     sa.UniqueConstraint("function_key", "digest", name="one_version_per_digest"),
 )
 

@@ -15,6 +15,7 @@ from lancegpu_sql.database.services import PRIVATE_FOLDER, Services
 from lancegpu_sql.errors import InvalidInput, StorageError
 from lancegpu_sql.jobs.housekeeping import prune, settle_dead
 from lancegpu_sql.jobs.runner import JobRunner
+from lancegpu_sql.placement.cpu_ladder import parse_cpu_ladder
 from lancegpu_sql.placement.interface import Placement
 from lancegpu_sql.placement.local import LocalPlacement
 from lancegpu_sql.settings import Settings
@@ -82,7 +83,7 @@ def connect(
             catalog=catalog,
             placement=place,
             owns_placement=placement is None,
-            pool=WorkerPool(place, worker_idle_seconds=chosen.worker_idle_seconds),
+            pool=WorkerPool(place, worker_idle_seconds=chosen.worker_idle_seconds, rungs=catalog),
             runner=JobRunner(
                 catalog, private, lease_seconds=chosen.lease_seconds, log_limit_bytes=chosen.job_log_bytes
             ),
@@ -102,9 +103,9 @@ def _placement(settings: Settings) -> Placement:
         context=settings.kubernetes_context,
         image=settings.kubernetes_image,
         service_account=settings.kubernetes_service_account,
-    )
         cpu_rungs=parse_cpu_ladder(settings.kubernetes_cpu_ladder),
         reach=settings.kubernetes_reach,
+    )
 
 
 def _settings(

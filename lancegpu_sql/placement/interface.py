@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from lancegpu_sql.placement.request import PlacementEvent, WorkerRequest
 
 if TYPE_CHECKING:
+    from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
 Listener = Callable[[PlacementEvent], None]
@@ -44,6 +45,10 @@ class Ticket(Protocol):
 
 class Placement(Protocol):
     """A place where workers run."""
+
+    @property
+    def cpu_ladder(self) -> tuple[CpuRung, ...]:
+        """The sizes of CPU workers, smallest first; none where they share this machine."""
 
     def attach(self, database: str) -> None:
         """Hear which database asks for workers, before the first is asked for; the same name always means the same one."""

@@ -27,6 +27,7 @@ from lancegpu_sql.placement.vigil import Vigil
 from lancegpu_sql.placement.watch import WatchThread
 
 if TYPE_CHECKING:
+    from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
 # -P: a file in the folder that the owner happens to stand in must not take the place of a module of Python's own. What
@@ -72,6 +73,11 @@ class LocalPlacement:
         self._vigil: Vigil | None = None
         self._process_id = os.getpid()
         self._closed = False
+
+    @property
+    def cpu_ladder(self) -> tuple[CpuRung, ...]:
+        """None: CPU workers share this machine."""
+        return ()
 
     def attach(self, database: str) -> None:
         """Hear which database asks; all of a user's databases share the devices of this machine."""

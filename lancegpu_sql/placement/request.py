@@ -43,6 +43,8 @@ class WorkerRequest:
         Seconds since the epoch. The oldest request is served first, across processes.
     queue
         The queue of the cluster (Kueue's LocalQueue) that admits the worker, instead of its class's.
+    cpu_rung
+        The size of a CPU worker, by its name on the placement's ladder; None is the smallest.
     """
 
     request_id: str
@@ -56,6 +58,7 @@ class WorkerRequest:
     env: Mapping[str, str]
     asked_at: float
     queue: str | None = None
+    cpu_rung: str | None = None
 
     @property
     def queue_name(self) -> str | None:

@@ -31,6 +31,8 @@ class WorkerNeed:
         The cluster's queue that admits the worker, instead of its class's.
     backups
         GPU classes that may be used instead, in this order, where `gpu_class` is full.
+    cpu_rung
+        The size of a CPU worker, which the pool knows.
     """
 
     load: FunctionLoad
@@ -43,6 +45,7 @@ class WorkerNeed:
     since: float | None = None
     queue: str | None = None
     backups: tuple[GpuClass, ...] = ()
+    cpu_rung: str | None = None
 
     @property
     def queue_name(self) -> str | None:
@@ -56,7 +59,7 @@ class WorkerNeed:
         """
         return (
             self.load.same_content(other.load)
-            and self.queue_name == other.queue_name
+            and (self.queue_name, self.cpu_rung) == (other.queue_name, other.cpu_rung)
             and (self.gpu_class, self.gpus, self.cpus) == (other.gpu_class, other.gpus, other.cpus)
             and dict(self.env) == dict(other.env)
         )
@@ -79,4 +82,5 @@ class WorkerNeed:
             env=self.env,
             asked_at=time.time() if self.since is None else self.since,
             queue=self.queue,
+            cpu_rung=self.cpu_rung,
         )

@@ -10,12 +10,14 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
-from lancegpu_sql.placement.request import Lost
+from lancegpu_sql.placement.request import Lost, LostCause
 from lancegpu_sql.workers.client import WorkerClient
+from lancegpu_sql.workers.cpu_sizes import CpuSizes, RungStore
 from lancegpu_sql.workers.greeter import Greeter
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.worker import Worker
@@ -43,6 +45,8 @@ class Lease:
         How many calls the worker computes at a time.
     load_log
         What user code printed while it was loaded; empty for a warm worker.
+    cpu_rung
+        Its size, where CPU workers have sizes.
     gpu_class
         The class that the worker runs on, None for a CPU worker. It may be a backup of the one that was asked for.
     """
@@ -57,6 +61,7 @@ class Lease:
         self.start_cost_seconds: float = worker.started_seconds
         self.calls_at_once: int = worker.calls_at_once
         self.load_log: tuple[str, ...] = () if warm else worker.load_log
+        self.cpu_rung: str | None = worker.need.cpu_rung
         self.gpu_class: str | None = None if worker.gpu_class is None else worker.gpu_class.name
 
     @property
@@ -84,10 +89,13 @@ class WorkerPool:
         Where workers run. It stays the caller's to close.
     worker_idle_seconds
         How long a worker that nobody uses is kept, unless its GPU class says so itself; 0 keeps none.
+    rungs
+        Keeps what size the CPU workers of each Function need, where the placement has sizes.
     """
 
-    def __init__(self, placement: Placement, *, worker_idle_seconds: float) -> None:
+    def __init__(self, placement: Placement, *, worker_idle_seconds: float, rungs: RungStore | None = None) -> None:
         self._placement = placement
+        self._sizes = CpuSizes(placement.cpu_ladder, rungs)
         self._process_id = os.getpid()
         self._idle_seconds = worker_idle_seconds
         self._changed = threading.Condition()
@@ -118,6 +126,7 @@ class WorkerPool:
         WorkerLost
             The worker ended before it was ready.
         """
+        need = self._sized(need)
         while (warm := self._take_idle(need)) is not None:
             lease = Lease(warm, self._take_back, warm=True)
             try:
@@ -138,6 +147,25 @@ class WorkerPool:
         worker.end(grace_seconds=0)
         raise Cancelled("the pool of workers was closed")
 
+    def outgrow(self, need: WorkerNeed, cause: LostCause | None, cpu_rung: str | None) -> str | None:
+        """Let the next workers be larger where one was lost for memory.
+
+        Parameters
+        ----------
+        need
+            What it was for.
+        cause, cpu_rung
+            Why it was lost, and its size.
+
+        Returns
+        -------
+        str or None
+            What takes its place, in words; None where nothing larger can: on a GPU, on this machine, at the top of the ladder.
+        """
+        if cause != "memory" or need.gpu_class is not None:
+            return None
+        return self._sizes.outgrow(need.load, cpu_rung)
+
     def free_workers(self, need: WorkerNeed) -> int:
         """Return how many workers for this need would be there at once: a hint, out of date when read."""
         room = sum(self._room(need, one) for one in _classes(need))
@@ -149,6 +177,7 @@ class WorkerPool:
 
     def warm_workers(self, need: WorkerNeed) -> int:
         """Return how many idle workers have this need's Function loaded."""
+        need = self._sized(need)
         with self._changed:
             return sum(self._serves(worker, need.on(one)) for worker in self._idle for one in _classes(need))
 
@@ -170,6 +199,9 @@ class WorkerPool:
             end.join()
         if keeper is not None:
             keeper.join()
+
+    def _sized(self, need: WorkerNeed) -> WorkerNeed:
+        return need if need.gpu_class is not None else replace(need, cpu_rung=self._sizes.rung_of(need.load))
 
     def _serves(self, worker: Worker, need: WorkerNeed) -> bool:
         # A wanted one would be given back to nobody but this pool, past older requests.
@@ -201,6 +233,7 @@ class WorkerPool:
             idle_seconds = self._idle_seconds_of(worker)
             keep = mine and not (broken or worker.lost or worker.wanted) and idle_seconds > 0
             if keep:
+                worker.idle()
                 self._idle[worker] = time.monotonic() + idle_seconds
                 if self._keeper is None:
                     self._keeper = threading.Thread(target=self._keep, name="worker-pool", daemon=True)
@@ -233,7 +266,6 @@ class WorkerPool:
                     self._changed.wait(min(min(self._idle.values()) - now, threading.TIMEOUT_MAX))
             for worker in over:
                 worker.end()
-                worker.idle()
 
 
 def _classes(need: WorkerNeed) -> tuple[GpuClass | None, ...]:

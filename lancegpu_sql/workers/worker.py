@@ -224,6 +224,7 @@ class Worker:
             cause=lost.cause,
             function=load.function,
             version=load.version,
+            cpu_rung=self.need.cpu_rung,
         )
 
     def _load_failure(self, report: LoadReport) -> LoadFailed:

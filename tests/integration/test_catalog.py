@@ -94,6 +94,13 @@ def test_a_name_is_found_in_any_case_and_keeps_its_first_spelling(catalog: Catal
     assert [(found.name, found.version) for found in catalog.functions()] == [("Größe", 2)]
 
 
+def test_the_size_of_workers_is_kept_for_each_version(catalog: Catalog) -> None:
+    for digest in "ab":
+        catalog.add_function(version(digest * 32), b"")
+    catalog.keep_cpu_rung("Sentiment", 2, "medium")
+    assert [catalog.cpu_rung("sentiment", number) for number in (1, 2, 3)] == [None, "medium", None]
+
+
 def test_placement_belongs_to_all_versions(catalog: Catalog) -> None:
     catalog.add_function(version(), b"")
     catalog.add_function(version("b" * 32), b"")

@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import pytest
 import worker_functions
-from applied import NO_ONE, Remembering, counting, need_for, run
+from applied import NO_ONE, Remembering, counting, need_for, run, values_of
+from cluster.process_kubelet.simulation import SIMULATE, Simulation
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
 
+from lancegpu_sql.errors import WorkerLost
 from lancegpu_sql.placement import GpuClass, PlacementEvent, Waiting
-from lancegpu_sql.placement.kubernetes import KubernetesPlacement
+from lancegpu_sql.placement.kubernetes import CpuRung, KubernetesPlacement
 from lancegpu_sql.workers import WorkerPool
 
 Place = Callable[..., KubernetesPlacement]
@@ -103,4 +105,66 @@ def test_where_all_classes_are_full_the_first_with_room_is_used(
     assert len(cluster.client().list("Pod", namespace)) == 2
     taken.release()
     holders[0].release()
+    pool.close()
+
+
+SMALL, LARGE = CpuRung("small", 0.1, 64 * 1024**2), CpuRung("large", 0.1, 128 * 1024**2)
+
+
+class Kept:
+    """What is known of Functions' workers, as a catalog keeps it."""
+
+    def __init__(self) -> None:
+        self.rung: str | None = None
+
+    def cpu_rung(self, name: str, version: int) -> str | None:
+        return self.rung
+
+    def keep_cpu_rung(self, name: str, version: int, rung: str) -> None:
+        self.rung = rung
+
+
+def limits(cluster: RunningCluster, namespace: str) -> list[str]:
+    """The memory of the pods that run."""
+    pods = cluster.client().list("Pod", namespace)
+    return [one["spec"]["containers"][0]["resources"]["limits"]["memory"] for one in pods]
+
+
+@pytest.mark.usefixtures("cpu_node")
+def test_a_cpu_worker_killed_for_memory_is_replaced_one_rung_up_and_the_next_pool_begins_there(
+    cluster: RunningCluster, namespace: str, place: Place
+) -> None:
+    kept, watch, placement = Kept(), Remembering(), place(cpu_rungs=(SMALL, LARGE))
+    need = need_for(worker_functions.slow_batch)
+    pool = WorkerPool(placement, worker_idle_seconds=0, rungs=kept)
+    computed = run(need, pool, counting(300), watch=watch, batch_size=10, max_workers=1, max_worker_losses=0)
+    values = next(computed).values.to_pylist()
+    (found,) = cluster.client().list("Pod", namespace)
+    killed = {"metadata": {"annotations": {SIMULATE: Simulation.OUT_OF_MEMORY}}}
+    cluster.client().patch("Pod", found["metadata"]["name"], killed, namespace)
+    assert values + values_of(computed) == [2 * number for number in range(300)]
+    told = dict(watch.events)["worker_outgrown"]
+    assert "killed for memory at small (0.0625 GiB); the next one is large (0.125 GiB)" in told
+    pool.close()
+    pool = WorkerPool(placement, worker_idle_seconds=0, rungs=kept)
+    lease = pool.lease(need, ignore, NO_ONE)
+    assert limits(cluster, namespace) == ["128Mi"]
+    lease.release()
+    pool.close()
+
+
+@pytest.mark.usefixtures("cpu_node")
+def test_at_the_top_of_the_ladder_the_rows_are_blamed(cluster: RunningCluster, namespace: str, place: Place) -> None:
+    pool = WorkerPool(place(cpu_rungs=(SMALL,)), worker_idle_seconds=0)
+    inputs = counting(10_000)
+    computed = run(
+        need_for(worker_functions.slow_batch), pool, inputs, batch_size=1, max_workers=1, max_worker_losses=0
+    )
+    next(computed)
+    (found,) = cluster.client().list("Pod", namespace)
+    killed = {"metadata": {"annotations": {SIMULATE: Simulation.OUT_OF_MEMORY}}}
+    cluster.client().patch("Pod", found["metadata"]["name"], killed, namespace)
+    with pytest.raises(WorkerLost, match="kubernetes_cpu_ladder") as raised:
+        list(computed)
+    assert raised.value.facts["cause"] == "memory"
     pool.close()

@@ -4,7 +4,8 @@ Sole user of the cluster's client library, which loads when a cluster is first s
 JSON that the server speaks. What a worker computes, and when, belongs elsewhere.
 """
 
-from lancegpu_sql.placement.kubernetes.config import CpuRung, KubernetesConfig
+from lancegpu_sql.placement.cpu_ladder import CpuRung
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.placement import KubernetesPlacement
 
 __all__ = ["CpuRung", "KubernetesConfig", "KubernetesPlacement"]

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from lancegpu_sql.errors import InvalidPlacement
+from lancegpu_sql.placement.cpu_ladder import CpuRung, check_cpu_ladder, parse_cpu_ladder, rung_named
 from lancegpu_sql.placement.images import parse_image
+from lancegpu_sql.settings import Settings
 
 GPU_NODE_LABELS = (
     "nvidia.com/gpu.present",  # NVIDIA's GPU operator
@@ -21,24 +23,9 @@ GPU_NODE_LABELS = (
 
 ReachChoice = Literal["auto", "direct", "port_forward"]
 
-_GIB = 1024**3
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
-
-@dataclass(frozen=True)
-class CpuRung:
-    """One size of CPU workers: what a pod of it asks for, at least."""
-
-    name: str
-    cpus: float
-    memory_bytes: int
-
-
-DEFAULT_CPU_RUNGS = (
-    CpuRung("small", cpus=1, memory_bytes=2 * _GIB),
-    CpuRung("medium", cpus=2, memory_bytes=8 * _GIB),
-    CpuRung("large", cpus=4, memory_bytes=32 * _GIB),
-)
+DEFAULT_CPU_RUNGS = parse_cpu_ladder(Settings().kubernetes_cpu_ladder)
 
 
 @dataclass(frozen=True)
@@ -118,8 +105,7 @@ class KubernetesConfig:
             raise InvalidPlacement(
                 "in_cluster=True uses the pod's own service account: leave context and kubeconfig out."
             )
-        if not self.cpu_rungs:
-            raise InvalidPlacement("cpu_rungs is empty: CPU workers would have no size.")
+        check_cpu_ladder(self.cpu_rungs)
         for name in (
             "orphan_seconds",
             "termination_grace_seconds",
@@ -129,3 +115,7 @@ class KubernetesConfig:
         ):
             if getattr(self, name) <= 0:
                 raise InvalidPlacement(f"{name} is more than 0, not {getattr(self, name)}.")
+
+    def cpu_rung(self, name: str | None) -> CpuRung:
+        """Return the size of CPU workers that has that name; the smallest where there is none, or none is named."""
+        return rung_named(self.cpu_rungs, name)

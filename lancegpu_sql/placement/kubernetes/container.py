@@ -8,9 +8,10 @@ from typing import Any
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.functions.options import is_placement_variable
+from lancegpu_sql.placement.cpu_ladder import CpuRung
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.images import is_allowed
-from lancegpu_sql.placement.kubernetes.config import CpuRung, KubernetesConfig
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.pod_fields import SCRATCH_PATH, SCRATCH_VOLUME, SHM_PATH, SHM_VOLUME
 from lancegpu_sql.placement.pod_security import CONTAINER_SECURITY, WORKER_CONTAINER
 from lancegpu_sql.placement.request import WorkerRequest
@@ -129,7 +130,7 @@ def _devices(gpu_class: GpuClass | None) -> dict[str, str]:
 def _resources(request: WorkerRequest, config: KubernetesConfig, rung: CpuRung | None) -> dict[str, Any]:
     gpu_class = request.gpu_class
     if gpu_class is None:
-        rung = rung or config.cpu_rungs[0]
+        rung = rung or config.cpu_rung(request.cpu_rung)
         cpus, both = max(rung.cpus, request.cpus), {"memory": _bytes(rung.memory_bytes)}
     else:
         cpus, both = max(gpu_class.cpu or 0, request.cpus), _sizes(gpu_class)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
+from lancegpu_sql.placement.cpu_ladder import CpuRung
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.kubernetes.config import CpuRung, KubernetesConfig
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.container import CLAIM, container, volumes
 from lancegpu_sql.placement.kubernetes.names import (
     CLASS_LABEL,

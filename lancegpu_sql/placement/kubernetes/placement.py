@@ -17,6 +17,7 @@ from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.request import RequestState, WorkerRequest
 
 if TYPE_CHECKING:
+    from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
 
@@ -47,6 +48,11 @@ class KubernetesPlacement:
         self._dispatch: Dispatch | None = None
         self._process_id = os.getpid()
         self._closed = False
+
+    @property
+    def cpu_ladder(self) -> tuple[CpuRung, ...]:
+        """The sizes of CPU workers, smallest first."""
+        return self.config.cpu_rungs
 
     def attach(self, database: str) -> None:
         """Hear whose workers these are, before the first is asked for."""

@@ -105,6 +105,15 @@ def test_only_the_call_that_a_lost_worker_computed_is_blamed():
     assert (computed.losses, waiting.losses) == (1, 0)
 
 
+def test_a_call_is_not_blamed_for_a_worker_that_a_larger_one_replaces():
+    board = board_over(10, max_worker_losses=0)
+    hand = joined(board)
+    call = take(board, hand)
+    board.hand_back(hand, KILLED, blamed=False)
+    assert (call.losses, call.error) == (0, None)
+    assert take(board, hand) is call
+
+
 def test_a_call_that_cost_too_many_workers_fails():
     board = board_over(10, max_worker_losses=1)
     hand = joined(board)

@@ -17,7 +17,7 @@ from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
         ({"worker_port": 80}, "from 1024 to 65535"),
         ({"orphan_seconds": 0}, "orphan_seconds is more than 0"),
         ({"query_burst": -1}, "query_burst is more than 0"),
-        ({"cpu_rungs": ()}, "cpu_rungs is empty"),
+        ({"cpu_rungs": ()}, "the CPU ladder is empty"),
         ({"in_cluster": True, "context": "home"}, "leave context and kubeconfig out"),
     ],
 )

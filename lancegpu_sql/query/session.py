@@ -16,6 +16,7 @@ from lancegpu_sql.query.function_query import FunctionQuery
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.kept import kept_text, kept_used
+from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import Opened, PlainReading, QueryResult
 from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
 from lancegpu_sql.query.state import KeptText, SessionState
@@ -93,8 +94,19 @@ class QuerySession:
             self._one(statement.type.name, statement.query, None)
         return self._one(statements[-1].type.name, statements[-1].query, parameters)
 
-    def query(self, text: str, parameters: Parameters | None = None) -> QueryResult:
+    def query(
+        self,
+        text: str,
+        parameters: Parameters | None = None,
+        *,
+        given: Mapping[str, TableRelation] | None = None,
+    ) -> QueryResult:
         """One statement that reads: checked now, run when its rows are asked for. It may call Functions.
+
+        Parameters
+        ----------
+        given
+            Relations by the names that the text has for them, beside the tables of the database.
 
         Raises
         ------
@@ -103,7 +115,7 @@ class QuerySession:
         """
         _check_parameters(parameters)
         text, versions = with_version_names(text)
-        tables = QueryTables(self._tables, self._state.made, versions)
+        tables = QueryTables(self._tables, self._state.made, versions, given)
         known = self._known()
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
@@ -122,6 +134,18 @@ class QuerySession:
         with duckdb_errors():
             (statement,) = self._state.engine.extract_statements(text)
         return self._run(statement.type.name, statement.query, parameters)
+
+    def made(self) -> tuple[str, ...]:
+        """The names of the tables and views that the user made in the session."""
+        return self._state.made()
+
+    def table_named(self, written: str) -> str | None:
+        """The name of the table of the database that a written one means; None where the session made such a thing."""
+        return self._tables.name_of(written, self._state.made())
+
+    def no_table(self, name: str) -> InvalidQuery:
+        """The error that says that there is no such table."""
+        return self._tables.no_table(name)
 
     def describe(self, text: str, parameters: Parameters | None = None) -> list[tuple[str, str]]:
         """The names and DuckDB types of a query's columns, without running it."""
@@ -151,7 +175,7 @@ class QuerySession:
                 return self._keep(kept)
             text = write.text
             if write.verb == "DROP" and write.target and self._state.forget(write.target[-1]):
-                return self._fixed(_NOTHING)
+                return self.fixed(_NOTHING)
         tables = QueryTables(self._tables, self._state.made)
         with self._bound(text, parameters, tables) as reading:
             # The statement has run; what it returned is small, and DuckDB has it.
@@ -161,7 +185,7 @@ class QuerySession:
         name = remembered_setting(kind, text)
         if name is not None:
             self._state.note_setting(name, text)
-        return self._fixed(rows)
+        return self.fixed(rows)
 
     def _keep(self, kept: KeptText) -> QueryResult:
         """Keep a view or macro whose text calls Functions, once DuckDB has made it for a moment."""
@@ -177,9 +201,11 @@ class QuerySession:
             if before is not None:
                 self._state.keep(before)
             raise
-        return self._fixed(_NOTHING)
+        return self.fixed(_NOTHING)
 
-    def _fixed(self, rows: pa.Table) -> QueryResult:
+    def fixed(self, rows: pa.Table) -> QueryResult:
+        """Rows that are there already, as a result."""
+
         @contextmanager
         def opened() -> Iterator[PlainReading]:
             with self._cursor() as cursor:
@@ -195,7 +221,7 @@ class QuerySession:
 
     def _list_tables(self) -> QueryResult:
         names = sorted({*self._tables.names(), *self._state.made()})
-        return self._fixed(pa.table({"name": pa.array(names, pa.string())}))
+        return self.fixed(pa.table({"name": pa.array(names, pa.string())}))
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:

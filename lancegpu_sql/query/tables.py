@@ -75,16 +75,23 @@ class QueryTables:
         The names of what the session made, which come first.
     versions
         Names in the text that stand for a table at an older version.
+    given
+        Relations by the names that the text has for them; other mentions of their tables read the same versions.
     """
 
     def __init__(
-        self, tables: Tables, made: Callable[[], Sequence[str]], versions: Mapping[str, tuple[str, int]] | None = None
+        self,
+        tables: Tables,
+        made: Callable[[], Sequence[str]],
+        versions: Mapping[str, tuple[str, int]] | None = None,
+        given: Mapping[str, TableRelation] | None = None,
     ) -> None:
         self._tables = tables
         self._made = made
         self._versions = versions or {}
         self._opened: dict[tuple[str, int | None], TableRelation] = {}
-        self._found: dict[str, TableRelation] = {}
+        self._found: dict[str, TableRelation] = dict(given or {})
+        self._pinned = {table.name: table.snapshot for table in self._found.values()}
         self._prepared: dict[str, str] = {}
 
     def bind(self, cursor: duckdb.DuckDBPyConnection, text: str, parameters: Any = None) -> Any:
@@ -151,7 +158,8 @@ class QueryTables:
 
     def _snapshot(self, written: str, made: Sequence[str]) -> Snapshot | None:
         if written not in self._versions:
-            return self._tables.latest(written, made)
+            latest = self._tables.latest(written, made)
+            return latest and self._pinned.get(latest.name, latest)
         name, version = self._versions[written]
         latest = self._tables.latest(name, ())
         if latest is None:

@@ -243,7 +243,5 @@ def _is_blob(field: pa.Field) -> bool:
 
 def _is_small(tables: Sequence[pa.Table]) -> bool:
     """Whether these tables together are not yet worth a fragment."""
-    return (
-        sum(table.nbytes for table in tables) < WINDOW_BYTES
-        and sum(table.num_rows for table in tables) < _FRAGMENT_ROWS
-    )
+    size_bytes, rows = sum(table.nbytes for table in tables), sum(table.num_rows for table in tables)
+    return bool(size_bytes < WINDOW_BYTES and rows < _FRAGMENT_ROWS)

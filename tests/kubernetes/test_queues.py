@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cluster.api import Api
 from cluster.kueue import Kueue
 from cluster.process_node import GPU, AddProcessNode
 from cluster.running import RunningCluster
-from two_jobs import ROWS, MakeJobs, TwoJobs, left_behind, told, two_jobs
+from two_jobs import ROWS, MakeJobs, told
 
 from lancegpu_sql.cli import main
 from lancegpu_sql.errors import Cancelled
@@ -51,21 +49,6 @@ def queue(api: Api, namespace: str) -> Iterator[Callable[..., None]]:
     for kind in KUEUES:
         for name in made:
             api.delete(kind, name)
-
-
-@pytest.fixture
-def make_jobs(cluster: RunningCluster, api: Api, namespace: str, tmp_path: Path) -> Iterator[MakeJobs]:
-    """Makes two jobs whose class is as the test says; nothing of them is left afterwards."""
-    opened: list[Any] = []
-
-    def make(**of_class: Any) -> TwoJobs:
-        opened.append(two_jobs(tmp_path, cluster.kubeconfig, namespace, of_class))
-        return opened[-1].__enter__()
-
-    yield make
-    for one in opened:
-        one.__exit__(None, None, None)
-    assert left_behind(api, namespace) == {}
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ def two_jobs(folder: Path, kubeconfig: Path, namespace: str, of_class: Mapping[s
     gate = Gate(folder / "gate")
     with lg.connect(folder / "db", gpu_classes=classes, placement=placement, progress="quiet") as database:
         yield TwoJobs(database, folder, gate)
+    placement.close()
     gate.close()
 
 

@@ -12,9 +12,11 @@ from lancegpu_sql.catalog.models import utc_now
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, InvalidPlacement, PlacementError
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.case import Case
+from lancegpu_sql.placement.kubernetes.claims import devices_of_pool, most_on_one_node
 from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.device_selectors import meets
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.names import worker_name
@@ -24,7 +26,8 @@ from lancegpu_sql.placement.kubernetes.queues import queue_of, queue_trouble
 from lancegpu_sql.placement.kubernetes.refusal import explain, is_for_lack_of_quota
 from lancegpu_sql.placement.kubernetes.sight import look_once
 from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
-from lancegpu_sql.placement.kubernetes.wording import count, listed
+from lancegpu_sql.placement.kubernetes.wording import count
+from lancegpu_sql.placement.pod_fields import DeviceAlternative, DeviceClaim
 from lancegpu_sql.placement.request import WorkerRequest
 
 # As the scheduler leaves a pod for which it finds no node: what would keep it from each is then said.
@@ -100,7 +103,7 @@ def _check(cluster: Cluster, seen: ClusterView, config: KubernetesConfig, gpu_cl
         case "starting":
             return _result(case, pod, usable, "ready", _room(case) + _queue(case, trial.taken))
         case "claim":
-            return _result(case, pod, *_claim(case))
+            return _claim(case, pod)
         case reason:
             return _result(case, pod, usable, reason, found.message, admitted=trial.taken is not None)
 
@@ -146,36 +149,69 @@ def _room(case: Case) -> str:
     return f"a worker would start now: {count(free, noun)} {'is' if free == 1 else 'are'} free"
 
 
-def _claim(case: Case) -> tuple[bool | None, str, str]:
-    """Tell what can be told of devices that no claim has asked for yet: who gets which is for the scheduler to say."""
+def _claim(case: Case, pod: Mapping[str, Any]) -> ClassCheck:
+    """Tell what can be told of devices that no claim has asked for yet, of alternatives by the one that is nearest."""
     assert case.gpu_class is not None
     claim = case.gpu_class.device_claim
     assert claim is not None
-    wanted = {one.device_class for one in claim.first_available} or {str(claim.device_class)}
-    known = {one.name for one in case.cluster.device_classes}
-    if not wanted & known and case.can_read("deviceclasses"):
-        return False, "claim", f"the cluster has no DeviceClass {listed(sorted(wanted))}: make it, or correct the class"
+    found = [_choice(case, pod, one) for one in claim.first_available or (claim,)]
+    order = {True: 0, None: 1, False: 2}
+    return min(found, key=lambda one: order[one.usable])
+
+
+def _choice(case: Case, pod: Mapping[str, Any], asked: DeviceAlternative | DeviceClaim) -> ClassCheck:
+    name, want = str(asked.device_class), asked.count
+    device_class = next((one for one in case.cluster.device_classes if one.name == name), None)
+    if device_class is None and case.can_read("deviceclasses"):
+        message = f"the cluster has no DeviceClass {name}: make it, or correct the class"
+        return _result(case, pod, False, "claim", message)
     if not case.can_read("resourceslices"):
-        return None, "claim", "the devices of its nodes cannot be seen from here"
-    there = sum(len(case.cluster.devices_by_node.get(finding.node.name, ())) for finding in case.findings)
-    if not there:
-        return False, "claim", f"no node of {case.pool_words} publishes a device: check that its DRA driver runs there"
-    message = f"its nodes publish {count(there, 'device')}; whether the class's claim finds its own there is not tried"
-    return None, "claim", message
+        return _result(case, pod, None, "claim", "the devices of its nodes cannot be seen from here")
+    devices = devices_of_pool(case, device_class)
+    suited = [one for one in devices if meets(one.facts, asked.selectors) is not False]
+    surely = all(meets(one.facts, asked.selectors) for one in suited)
+    here = f"{count(len(devices), 'device')} of class {name}"
+    if not devices:
+        message = (
+            f"no node of {case.pool_words} publishes a device of class {name}: check that its DRA driver runs there"
+        )
+        return _result(case, pod, False, "claim", message, devices=0)
+    if most_on_one_node(suited) < want:
+        has = f"{most_on_one_node(suited) or 'none'} on one node" if suited else "none"
+        message = f"its nodes publish {here}, {has} as its selectors ask, and a worker needs {want}"
+        return _result(case, pod, False, "claim", message, devices=len(suited))
+    if not surely:
+        message = f"its nodes publish {here}; whether the class's selectors choose any of them is not tried"
+        return _result(case, pod, None, "claim", message, devices=len(suited))
+    free = [one for one in suited if one.key not in case.cluster.device_holders and not one.taints]
+    if most_on_one_node(free) < want:
+        message = f"{len(suited) - len(free)} of {count(len(suited), 'device')} as it asks are allocated or tainted now"
+        return _result(case, pod, True, "claim", message, devices=len(suited))
+    are = "is" if len(free) == 1 else "are"
+    message = f"a worker would start now: {count(len(free), 'device')} {are} free"
+    return _result(case, pod, True, "ready", message, devices=len(suited))
 
 
 def _result(
-    case: Case, pod: Mapping[str, Any], usable: bool | None, reason: str, message: str, *, admitted: bool = True
+    case: Case,
+    pod: Mapping[str, Any],
+    usable: bool | None,
+    reason: str,
+    message: str,
+    *,
+    admitted: bool = True,
+    devices: int | None = None,
 ) -> ClassCheck:
     assert case.gpu_class is not None
     visible = case.can_read("nodes")
-    counted = visible and case.resource is not None
+    if visible and case.resource is not None:
+        devices = sum(whole(finding.total) for finding in case.findings)
     return ClassCheck(
         gpu_class=case.gpu_class.name,
         usable=usable,
         admitted=admitted,
         nodes=len(case.findings) if visible else None,
-        devices=sum(whole(finding.total) for finding in case.findings) if counted else None,
+        devices=devices,
         image=pod["spec"]["containers"][0]["image"],
         reason=reason,
         message=message,

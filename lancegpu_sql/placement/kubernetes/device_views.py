@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from lancegpu_sql.placement.kubernetes.device_selectors import Facts, Quantity, meets
 from lancegpu_sql.placement.kubernetes.fields import entries, mapping, number, text
+from lancegpu_sql.placement.kubernetes.quantities import parse_quantity
 from lancegpu_sql.placement.kubernetes.views import Taint
 
 # A device class nearly always names its driver in this form; one that does not may take any driver's devices.
@@ -41,13 +43,17 @@ class ClaimView:
 
 @dataclass(frozen=True, slots=True)
 class PublishedDevice:
-    """One device that a driver publishes. `node` is empty where it is not tied to one node by name."""
+    """One device that a driver publishes. `node` is empty where it is not tied to one node by name.
+
+    `facts` are what selectors read of it.
+    """
 
     driver: str
     pool: str
     name: str
     node: str
     taints: tuple[Taint, ...] = ()
+    facts: Facts = field(default_factory=dict)
 
     @property
     def key(self) -> DeviceKey:
@@ -62,6 +68,13 @@ class DeviceClassView:
     name: str
     extended_resource: str = ""
     driver: str | None = None
+    selectors: tuple[str, ...] = ()
+
+
+def is_of(device: PublishedDevice, device_class: DeviceClassView) -> bool:
+    """Tell whether a device is one of a class; where its selectors are not understood, by the driver they name."""
+    met = meets(device.facts, device_class.selectors)
+    return device_class.driver in (None, device.driver) if met is None else met
 
 
 def claim_view(obj: object) -> ClaimView:
@@ -88,9 +101,10 @@ def claim_view(obj: object) -> ClaimView:
 def published_devices(obj: object) -> tuple[PublishedDevice, ...]:
     """Read the devices of a ResourceSlice."""
     spec = mapping(obj, "spec")
+    driver = text(spec.get("driver"))
     return tuple(
         PublishedDevice(
-            driver=text(spec.get("driver")),
+            driver=driver,
             pool=text(mapping(spec, "pool").get("name")),
             name=text(one.get("name")),
             node=text(one.get("nodeName")) or text(spec.get("nodeName")),
@@ -99,6 +113,7 @@ def published_devices(obj: object) -> tuple[PublishedDevice, ...]:
                 for taint in entries(one.get("taints"))
                 if taint.get("effect") in ("NoSchedule", "NoExecute")
             ),
+            facts=_facts(driver, one),
         )
         for one in entries(spec.get("devices"))
     )
@@ -107,11 +122,13 @@ def published_devices(obj: object) -> tuple[PublishedDevice, ...]:
 def device_class_view(obj: object) -> DeviceClassView:
     """Read a DeviceClass."""
     spec = mapping(obj, "spec")
-    drivers = {found for selector in entries(spec.get("selectors")) for found in _DRIVER.findall(_expression(selector))}
+    selectors = tuple(filter(None, map(_expression, entries(spec.get("selectors")))))
+    drivers = {found for selector in selectors for found in _DRIVER.findall(selector)}
     return DeviceClassView(
         name=text(mapping(obj, "metadata").get("name")),
         extended_resource=text(spec.get("extendedResourceName")),
         driver=drivers.pop() if len(drivers) == 1 else None,
+        selectors=selectors,
     )
 
 
@@ -126,3 +143,23 @@ def _request(name: str, one: Mapping[str, Any]) -> ClaimRequest:
 
 def _expression(selector: Mapping[str, Any]) -> str:
     return text(mapping(selector, "cel").get("expression"))
+
+
+def _facts(driver: str, device: Mapping[str, Any]) -> Facts:
+    """Return what selectors read of a device; a name without a domain is in that of the driver."""
+    found: dict[str, Any] = {"driver": driver, "attributes": {}, "capacity": {}}
+    for part, read in (("attributes", _attribute), ("capacity", _capacity)):
+        for name, one in mapping(device, part).items():
+            domain, _, rest = str(name).rpartition("/")
+            found[part].setdefault(domain or driver, {})[rest] = read(mapping(one))
+    return found
+
+
+def _attribute(one: Mapping[str, Any]) -> Any:
+    """Return an attribute's value; None for one that is not understood, such as a version."""
+    return next((one[kind] for kind in ("string", "int", "bool") if kind in one), None)
+
+
+def _capacity(one: Mapping[str, Any]) -> Quantity | None:
+    amount = parse_quantity(one.get("value"))
+    return None if amount is None else Quantity(amount)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
+from lancegpu_sql.placement.kubernetes.device_views import PublishedDevice, is_of
 from lancegpu_sql.placement.kubernetes.fit import selects, untolerated
 from lancegpu_sql.placement.kubernetes.holders import Holders, holders_of
 from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
@@ -89,7 +90,6 @@ class Stock:
     failed: int
     taken: int
     holders: tuple[tuple[PodView, int], ...]
-    by_slices: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def look_at_pool(pod: PodView, resource: str | None, cluster: ClusterView, now: 
         repr(pod.required_terms),
         pod.tolerations,
         tuple(sorted(pod.requests.items())),
-        bool(pod.claims),
+        tuple((claim.template or claim.claim_name, claim.claim_name is None) for claim in pod.claims),
         resource,
         now,
     )
@@ -144,7 +144,7 @@ def find_obstacle(
     pod: PodView, node: NodeView, resource: str | None, cluster: ClusterView, now: datetime
 ) -> NodeFinding:
     """Look at one node of the pool."""
-    stock = stock_of(node, resource, cluster)
+    stock = _claimed_stock(pod, node, cluster) if pod.claims else stock_of(node, resource, cluster)
     obstacle, lacking, taints = _obstacle(pod, node, resource, stock, cluster, now)
     return NodeFinding(node, obstacle, stock.total, stock.taken, stock.failed, lacking, taints, stock.holders)
 
@@ -178,11 +178,24 @@ def _holders(node: NodeView, resource: str, cluster: ClusterView) -> tuple[tuple
 
 def _published_stock(node: NodeView, resource: str, cluster: ClusterView) -> Stock:
     """Count devices behind a device class that stands in for the resource (its extendedResourceName)."""
-    classes = [one for one in cluster.device_classes if one.extended_resource == resource]
+    return _stock_of_classes(
+        node, {one.name for one in cluster.device_classes if one.extended_resource == resource}, cluster
+    )
+
+
+def _claimed_stock(pod: PodView, node: NodeView, cluster: ClusterView) -> Stock:
+    """Count devices of the classes that the pod's claims name; which of them will do is for the claims to say."""
+    names = {claim.claim_name for claim in pod.claims}
+    mine = (one for one in cluster.claims if one.namespace == pod.namespace and one.name in names)
+    return _stock_of_classes(node, {request.device_class for claim in mine for request in claim.requests}, cluster)
+
+
+def _stock_of_classes(node: NodeView, names: Collection[str], cluster: ClusterView) -> Stock:
+    classes = [one for one in cluster.device_classes if one.name in names]
     if not classes:
         return Stock(0, 0, 0, ())
-    drivers = {one.driver for one in classes}
-    devices = [one for one in cluster.devices_by_node.get(node.name, ()) if None in drivers or one.driver in drivers]
+    published: tuple[PublishedDevice, ...] = cluster.devices_by_node.get(node.name, ())
+    devices = [one for one in published if any(is_of(one, device_class) for device_class in classes)]
     healthy = [one for one in devices if not one.taints]
     held = [one for one in healthy if one.key in cluster.device_holders]
     holders: dict[str, tuple[PodView, int]] = {}
@@ -195,7 +208,6 @@ def _published_stock(node: NodeView, resource: str, cluster: ClusterView) -> Sto
         failed=(len(devices) - len(healthy)) * THOUSANDTHS,
         taken=len(held) * THOUSANDTHS,
         holders=tuple(holders.values()),
-        by_slices=True,
     )
 
 

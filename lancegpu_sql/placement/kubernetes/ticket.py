@@ -134,6 +134,7 @@ class KubernetesTicket:
             arrival=self.arrival,
             shape=self.charge.shape,
             for_room=waiting is None or (waiting.reason in ROOM_REASONS and waiting.can_be_met is not False),
+            idle=not self._busy,
             max_workers=None if gpu_class is None else gpu_class.max_workers,
         )
 
@@ -165,5 +166,5 @@ class KubernetesTicket:
         return True
 
 
-ROOM_REASONS = frozenset({"in_use", "other_resource", "max_workers", "quota", "older_request"})
+ROOM_REASONS = frozenset({"in_use", "claim", "other_resource", "max_workers", "quota", "older_request"})
 """Why a request waits that starts when another worker ends."""

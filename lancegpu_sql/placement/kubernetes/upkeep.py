@@ -46,7 +46,7 @@ class Upkeep:
             what = placement_selector(self._database, self._household.placement)
             with suppress(PlacementError):
                 if self._sender.has_templates:
-                    self._cluster.delete_all("ResourceClaimTemplate", what)
+                    self._clear_templates(what)
                 self._cluster.delete_all("Secret", what)
                 self._household.leave()
 
@@ -68,7 +68,10 @@ class Upkeep:
             what = placement_selector(self._database, placement)
             for kind in ("Pod", "Secret"):
                 self._cluster.delete_all(kind, what)
-            # Where the cluster knows no such things, or lets nobody remove them, none were made.
-            with suppress(ClusterRefused):
-                self._cluster.delete_all("ResourceClaimTemplate", what)
+            self._clear_templates(what)
             self._household.leave(placement)
+
+    def _clear_templates(self, what: str) -> None:
+        # A cluster may know no such things; and without the right to remove them, the rest is to be removed all the same.
+        with suppress(ClusterRefused):
+            self._cluster.delete_all("ResourceClaimTemplate", what)

@@ -14,7 +14,9 @@ from typing import Any
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Waiting, Wanted
 
-FULL_REASONS = frozenset({"in_use", "max_workers", "older_request", "other_resource", "quota", "cordoned", "not_ready"})
+FULL_REASONS = frozenset(
+    {"in_use", "claim", "max_workers", "older_request", "other_resource", "quota", "cordoned", "not_ready"}
+)
 """Why a class has no room at present, though nothing is wrong with how it is set up."""
 
 

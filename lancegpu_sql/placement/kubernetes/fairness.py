@@ -44,6 +44,8 @@ class Standing:
     """Counts the requests as they come; a request that is asked again is older than it came."""
     shape: str = ""
     for_room: bool = True
+    idle: bool = False
+    """Its worker is kept warm, and no job uses it. Of other processes' workers that is not known."""
     max_workers: int | None = None
 
     @property
@@ -91,7 +93,8 @@ def held_back(standings: Iterable[Standing]) -> Mapping[str, Held]:
 def wanted(standings: Iterable[Standing]) -> frozenset[str]:
     """Return the placed requests that should give up what they hold: enough for those that wait, and no more.
 
-    What is being given up already counts. The job with the most workers gives first, and its youngest worker.
+    What is being given up already counts. Idle workers go first; then the job with the most workers gives, and its
+    youngest worker.
     """
     chosen: set[str] = set()
     for group in _by_class(standings).values():
@@ -100,7 +103,7 @@ def wanted(standings: Iterable[Standing]) -> frozenset[str]:
         needed = sum(one.gpus for one in group if one.waits_for_room and one.stage is not Stage.PLACING) - coming
         while needed > 0 and holders:
             workers = Counter(one.job_id for one in holders)
-            giver = max(holders, key=lambda one: (workers[one.job_id], one.age))
+            giver = max(holders, key=lambda one: (one.idle, workers[one.job_id], one.age))
             holders.remove(giver)
             chosen.add(giver.id)
             needed -= giver.gpus

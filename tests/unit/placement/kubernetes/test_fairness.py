@@ -54,6 +54,12 @@ def test_the_job_with_most_workers_gives_first():
     assert wanted(requests) == {"mine-1"}
 
 
+def test_an_idle_worker_goes_before_one_that_computes():
+    busy = [standing(f"busy-{number}", number, Stage.PLACED, job_id="busy") for number in range(2)]
+    requests = [standing("warm", 0, Stage.PLACED, idle=True), *busy, standing("waits", 9, Stage.WAITING)]
+    assert wanted(requests) == {"warm"}
+
+
 def test_three_jobs_share_two_gpus_by_turns():
     first = [standing(f"a-{number}", number, Stage.PLACED, job_id="a") for number in range(2)]
     both = [*first, standing("b", 8, Stage.WAITING), standing("c", 9, Stage.WAITING)]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import worker_functions
 from applied import NO_ONE, Remembering, counting, need_for, run, values_of
@@ -13,6 +15,7 @@ from cluster.process_kubelet.simulation import SIMULATE, Simulation
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
 
+import lancegpu_sql as lg
 from lancegpu_sql.errors import WorkerLost
 from lancegpu_sql.placement import GpuClass, PlacementEvent, Waiting
 from lancegpu_sql.placement.kubernetes import CpuRung, KubernetesPlacement
@@ -168,3 +171,15 @@ def test_at_the_top_of_the_ladder_the_rows_are_blamed(cluster: RunningCluster, n
         list(computed)
     assert raised.value.facts["cause"] == "memory"
     pool.close()
+
+
+@pytest.mark.usefixtures("cpu_node")
+def test_the_pods_of_a_refresh_stand_in_the_queue_that_it_names(
+    cluster: RunningCluster, namespace: str, place: Place, tmp_path: Path
+) -> None:
+    with lg.connect(tmp_path / "db", placement=place(), progress="quiet") as database:
+        table = database.create_table("numbers", pa.table({"number": [1, 2]}))
+        table.add_columns({"twice": lg.function(worker_functions.double)(lg.col("number"))})
+        assert table.refresh_column("twice", queue="team-a").rows_assigned == 2
+        (found,) = cluster.client().list("Pod", namespace)
+        assert found["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-a"

@@ -1,6 +1,6 @@
 """Reading the Functions of a file in a process of their own: the file's code never runs in the caller's.
 
-`python -m lancegpu_sql.functions.inspection FILE [NAME]` is that process. It answers with JSON on its standard
+`python -m lancegpu_sql.functions.inspection FILE [NAME [OPTIONS]]` is that process. It answers with JSON on its standard
 output; what the file prints goes to standard error.
 """
 
@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,11 @@ _TOLD_CHARACTERS = 4000  # of what a dead process printed: enough for a tracebac
 
 
 def inspect_file(
-    path: str | os.PathLike[str], name: str | None = None, *, timeout_seconds: float = 300.0
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    timeout_seconds: float = 300.0,
 ) -> tuple[Definition, ...]:
     """Read the Functions of a Python file, in a process of their own.
 
@@ -36,6 +41,8 @@ def inspect_file(
         The file. One in a package is imported as its module, so that its relative imports work.
     name
         Of one Function; all that the file defines if left out. An undecorated function or class is found as well.
+    options
+        As of `@function`, for that one; they win over the decorator's.
     timeout_seconds
         For importing the file.
 
@@ -56,14 +63,22 @@ def inspect_file(
     file = _file_of(path)
     if name is not None and not name.isprintable():  # it goes into a command line
         raise InvalidFunction(f"{file} defines no Function {name!r}: that is no name.")
+    arguments = [str(file), *([name] if name else []), *([json.dumps(dict(options))] if name and options else [])]
+    return asked("lancegpu_sql.functions.inspection", arguments, path, timeout_seconds=timeout_seconds)
+
+
+def asked(
+    module: str, arguments: Sequence[str], what: str | os.PathLike[str], *, given: bytes = b"", timeout_seconds: float
+) -> tuple[Definition, ...]:
+    """Run a module as a process that runs user code and answers as `answer_with` has it; `what` is what it looks at."""
     # -P: the folder that the caller stands in is not the file's.
-    command = [sys.executable, "-P", "-m", "lancegpu_sql.functions.inspection", str(file), *([name] if name else [])]
+    command = [sys.executable, "-P", "-m", module, *arguments]
     here = str(Path(__file__).parents[2])
     search_path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     try:
         process = subprocess.run(
             command,
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             timeout=timeout_seconds,
             env={**os.environ, "PYTHONPATH": search_path},
@@ -71,10 +86,10 @@ def inspect_file(
         )
     except subprocess.TimeoutExpired:
         raise LoadTimeout(
-            f"{path} was not imported within {timeout_seconds:g} seconds. Load models in the __init__ of a class, not "
+            f"{what} was not imported within {timeout_seconds:g} seconds. Load models in the __init__ of a class, not "
             "when the file is imported."
         ) from None
-    return _answer(path, process)
+    return _answer(what, process)
 
 
 def _file_of(path: str | os.PathLike[str]) -> Path:
@@ -121,10 +136,18 @@ def _error_of(answer: dict[str, Any]) -> LanceGpuError:
     return kind(str(answer["message"]), **facts)
 
 
-def _inspected(file: Path, name: str | None) -> dict[str, Any]:
-    """Import a file and define its Functions, in this process."""
+def answer_with(functions: Callable[[], Sequence[Function]]) -> None:
+    """Define Functions in this process, and write them, or what is wrong, as JSON where `asked` reads it."""
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what user code prints must not stand in the answer
+    text = json.dumps(_inspected(functions)).encode()
+    with os.fdopen(answer, "wb") as stream:
+        stream.write(text)
+
+
+def _inspected(functions: Callable[[], Sequence[Function]]) -> dict[str, Any]:
     try:
-        definitions = [define(function) for function in _functions_of(file, name)]
+        definitions = [define(function) for function in functions()]
     except LanceGpuError as problem:
         facts = {key: value for key, value in problem.facts.items() if isinstance(value, (str, int, float, type(None)))}
         # The file may have derived an error of its own from one of ours, which alone the caller knows.
@@ -138,7 +161,7 @@ def _inspected(file: Path, name: str | None) -> dict[str, Any]:
     }
 
 
-def _functions_of(file: Path, name: str | None) -> list[Function]:
+def _functions_of(file: Path, name: str | None, options: Mapping[str, Any]) -> list[Function]:
     module = _imported(file)
     found = list({id(value): value for value in vars(module).values() if _is_defined_in(module, value)}.values())
     if name is None:
@@ -149,7 +172,7 @@ def _functions_of(file: Path, name: str | None) -> list[Function]:
     if not callable(chosen):
         there_are = ", ".join(value.name for value in found) or "none"
         raise InvalidFunction(f"{file} defines no Function {name!r}. Those it defines: {there_are}.")
-    return [as_function(chosen)]
+    return [as_function(chosen, **options)]
 
 
 def _is_defined_in(module: Any, value: object) -> bool:
@@ -181,12 +204,8 @@ def _imported(file: Path) -> Any:
     return module
 
 
-def _main(file: str, name: str | None = None) -> None:
-    answer = os.dup(1)
-    os.dup2(2, 1)  # what the file prints must not stand in the answer
-    text = json.dumps(_inspected(Path(file), name)).encode()
-    with os.fdopen(answer, "wb") as stream:
-        stream.write(text)
+def _main(file: str, name: str | None = None, options: str = "{}") -> None:
+    answer_with(lambda: _functions_of(Path(file), name, json.loads(options)))
 
 
 if __name__ == "__main__":

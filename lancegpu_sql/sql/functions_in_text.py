@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lancegpu_sql.sql.call_sites import CLOSING, OPENING, Site, closings, sites, word_of
@@ -116,20 +116,25 @@ def in_place(text: str, calls: Sequence[TextCall], private_names: Mapping[str, s
     private_names
         By folded name, what to write in its place.
     """
-    return _rewritten(text, 0, len(text), sorted(calls, key=lambda call: call.start), private_names)
+    return renamed(text, calls, lambda call: quote(private_names[call.function]))
 
 
-def _rewritten(text: str, start: int, end: int, calls: Sequence[TextCall], names: Mapping[str, str]) -> str:
+def renamed(text: str, calls: Sequence[TextCall], name: Callable[[TextCall], str]) -> str:
+    """The text with another name for each call, as SQL, and every argument in its parameter's place."""
+    return _rewritten(text, 0, len(text), sorted(calls, key=lambda call: call.start), name)
+
+
+def _rewritten(text: str, start: int, end: int, calls: Sequence[TextCall], name: Callable[[TextCall], str]) -> str:
     pieces: list[str] = []
     at = start
     for call in calls:
         if call.start < at or call.close >= end:
             continue  # written already, or outside of this part
-        pieces += [text[at : call.start], quote(names[call.function])]
+        pieces += [text[at : call.start], name(call)]
         at = call.end
         if not call.written_in_order:
             inner = [other for other in calls if call.open < other.start and other.close < call.close]
-            arguments = (_rewritten(text, *span, inner, names) for span in call.arguments)
+            arguments = (_rewritten(text, *span, inner, name) for span in call.arguments)
             pieces += [text[call.end : call.open + 1], ", ".join(arguments)]
             at = call.close
     pieces.append(text[at:end])

@@ -6,7 +6,7 @@ written, to be called in place by DuckDB.
 
 from __future__ import annotations
 
-from lancegpu_sql.sql.plan.model import Describe, PlannedCall, QueryPlan, ReadTree, Stage, StoredColumn
 from lancegpu_sql.sql.plan.planner import plan_query
+from lancegpu_sql.sql.stages import Describe, PlannedCall, QueryPlan, ReadTree, Stage, StoredColumn
 
 __all__ = ["Describe", "PlannedCall", "QueryPlan", "ReadTree", "Stage", "StoredColumn", "plan_query"]

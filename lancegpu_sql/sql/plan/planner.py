@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from lancegpu_sql.errors import LanceGpuError
+from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.ctes import drop, materialize, taken_along, with_taken
+from lancegpu_sql.sql.blocks.cut import Names, Wanted, cut
+from lancegpu_sql.sql.blocks.inlined import inlined
+from lancegpu_sql.sql.blocks.kinds import is_marker, is_star, markers_in, own_nodes
+from lancegpu_sql.sql.blocks.marked import Marked, NotPlanned, mark
+from lancegpu_sql.sql.blocks.places import check_place, is_read
+from lancegpu_sql.sql.blocks.resolve import resolve
+from lancegpu_sql.sql.blocks.scopes import AsWritten
 from lancegpu_sql.sql.functions_in_text import Signature, calls_in
-from lancegpu_sql.sql.plan.model import Describe, QueryPlan, ReadTree, StoredColumn
+from lancegpu_sql.sql.rules import RULES
+from lancegpu_sql.sql.stages import Describe, QueryPlan, ReadTree, Stage, StoredColumn
+
+_UNREADABLE = (exp.PositionalColumn, exp.Pivot)
 
 
 def plan_query(
@@ -15,6 +32,180 @@ def plan_query(
     computed: Mapping[str, Sequence[StoredColumn]] | None = None,
     read_tree: ReadTree | None = None,
 ) -> QueryPlan:
-    """Plan one query."""
+    """Plan one query.
+
+    Parameters
+    ----------
+    text
+        A SELECT, or what DuckDB reads as one.
+    known
+        The Functions by folded names.
+    describe
+        Asked for the columns of the query and of parts of it.
+    computed
+        The computed columns of each table, by the table's name.
+    read_tree
+        Asked how DuckDB reads the query; None to trust sqlglot.
+
+    Returns
+    -------
+    QueryPlan
+        One without stages where every call is made in place.
+
+    Raises
+    ------
+    InvalidQuery
+        A call is wrong, or DuckDB refuses the query.
+    """
     calls = calls_in(text, known)
-    return QueryPlan((), text, tuple(sorted({call.function for call in calls})))
+    if not calls:
+        return QueryPlan((), text, ())
+    columns = describe(text)
+    try:
+        marked = mark(text, calls, known)
+        return _Planner(marked, text, describe, columns).plan()
+    except NotPlanned as reason:
+        why = str(reason)
+    except (SqlglotError, RecursionError):
+        why = "this SQL is understood by DuckDB alone"
+    functions = tuple(sorted({call.function for call in calls}))
+    return QueryPlan((), text, functions, (f"in place: {', '.join(functions)}, since {why}",))
+
+
+class _Planner:
+    def __init__(self, marked: Marked, text: str, describe: Describe, columns: list[tuple[str, str]]) -> None:
+        self._marked, self._describe, self._columns = marked, describe, columns
+        self._tree: exp.Query = marked.tree
+        if self._tree.find(*_UNREADABLE) is not None:
+            raise NotPlanned("it has PIVOT or a column by its position")
+        self._written = AsWritten(marked, describe)
+        self._names = Names(text)
+        self._stages: list[tuple[Stage, exp.Query]] = []
+        self._notes: list[str] = []
+
+    def plan(self) -> QueryPlan:
+        selects = [select for select in _inner_first(self._tree) if any(map(is_marker, own_nodes(select)))]
+        for number, select in enumerate(selects, 1):
+            try:
+                self._plan_block(select, number)
+            except NotPlanned as reason:
+                self._notes.append(f"in place: {self._functions_of(select)}, since {reason}")
+        if not self._stages:
+            raise NotPlanned("; ".join(note.partition("since ")[2] for note in self._notes) or "no row is read for it")
+        self._check()
+        names = {stage.name for stage, _ in self._stages}
+        for query in (*(query for _, query in self._stages), self._tree):
+            materialize(query, names)
+        stages = tuple(replace(stage, input_sql=self._marked.sql(query)) for stage, query in self._stages)
+        left = [marker for query in (*(query for _, query in self._stages), self._tree) for marker in markers_in(query)]
+        functions = tuple(sorted({self._marked.function(marker) for marker in left}))
+        return QueryPlan(stages, self._marked.sql(self._tree), functions, tuple(self._notes))
+
+    # -- one block ------------------------------------------------------------------------------------------------
+
+    def _plan_block(self, select: exp.Select, number: int) -> None:
+        if not select.args.get("from_"):
+            raise NotPlanned("it reads no rows")
+        check_place(select, self._written, self._tree)
+        block = Block(select, number, self._marked, {stage.name for stage, _ in self._stages})
+        item_names = self._item_names(select)
+        unread = [not is_read(select, item, self._tree) for item in block.items]
+        resolve(block, self._written)
+        done = False
+        while True:
+            ready = tuple(
+                occurrence
+                for occurrence in _ready(block.occurrences())
+                if not (
+                    occurrence.clause == "expressions" and unread[occurrence.item] and len(unread) == len(block.items)
+                )
+            )
+            wanted = next(filter(None, (rule(block, ready) for rule in RULES)), None)
+            if wanted is None:
+                break
+            self._cut(block, wanted, item_names)
+            item_names = [[item.alias] for item in block.items]
+            done = True
+        left = [marker for marker in map(_as_marker, own_nodes(block.select)) if marker is not None]
+        if left or not done:
+            self._notes.append(f"in place: {self._functions_of(block.select)}, since a rule for it is missing")
+
+    def _cut(self, block: Block, wanted: Wanted, item_names: list[list[str]]) -> None:
+        stage, inner, rest = cut(block, wanted, self._names, item_names)
+        needed, only_here = taken_along(inner, block.select, self._tree)
+        self._stages.append((stage, with_taken(inner, needed)))
+        drop(only_here)
+        with_ = block.select.args.get("with_")
+        if with_ is not None:
+            rest.set("with_", with_.pop())
+        if block.select is self._tree:
+            self._tree = rest
+        else:
+            block.select.replace(rest)
+        block.select = rest
+        block.stages.add(stage.name)
+        functions = ", ".join(dict.fromkeys(call.function for call in stage.calls))
+        self._notes.append(f"{stage.name}: {functions} by {wanted.rule}")
+
+    def _item_names(self, select: exp.Select) -> list[list[str]]:
+        """The names of the columns that each item stands for, as DuckDB gives them for the text as written."""
+        names = self._written.columns(select)
+        if self._is_first(select) and names is not None and len(names) == len(self._columns):
+            names = [name for name, _ in self._columns]
+        items: list[list[str]] = []
+        for item in select.expressions:
+            width = 1
+            if is_star(item):
+                if markers_in(item):
+                    raise NotPlanned("it stands in an expression for several columns")
+                width = len(self._written.item_columns(select, item) or ())
+            items.append(list(names or ())[:width])
+            names = list(names or ())[width:]
+        if names or not all(items):
+            raise NotPlanned("its columns cannot be told apart")
+        return items
+
+    def _is_first(self, select: exp.Select) -> bool:
+        """Whether a block names the columns of the whole query."""
+        node: exp.Expr | None = self._tree
+        while isinstance(node, (exp.SetOperation, exp.Subquery)):
+            node = node.this
+        return node is select
+
+    def _functions_of(self, node: exp.Expr) -> str:
+        found = (marker for marker in map(_as_marker, own_nodes(node)) if marker is not None)
+        return ", ".join(sorted({self._marked.function(marker) for marker in found}))
+
+    def _check(self) -> None:
+        """Have DuckDB tell that the plan gives columns of the same types and names."""
+        whole = inlined(self._tree, self._stages, self._marked)
+        try:
+            found = self._describe(self._marked.sql(whole))
+        except LanceGpuError as exc:
+            raise NotPlanned(f"DuckDB refuses the plan ({exc.message.strip().splitlines()[0]})") from exc
+        if found != self._columns:
+            raise NotPlanned("its plan would give other columns")
+
+
+def _ready(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+    """The calls that depend on no other call that a stage can make."""
+    calls = {id(occurrence.call) for occurrence in occurrences}
+    names = {str(occurrence.call.this) for occurrence in occurrences}
+    ready = []
+    for occurrence in occurrences:
+        inside = [marker for part in occurrence.call.expressions for marker in markers_in(part)]
+        before = [marker for part in occurrence.conditions for marker in markers_in(part)]
+        if not any(id(marker) in calls for marker in inside) and not any(
+            str(marker.this) in names for marker in before
+        ):
+            ready.append(occurrence)
+    return ready
+
+
+def _as_marker(node: exp.Expr) -> exp.Anonymous | None:
+    return node if isinstance(node, exp.Anonymous) and is_marker(node) else None
+
+
+def _inner_first(tree: exp.Expr) -> list[exp.Select]:
+    """The blocks, each after those in it."""
+    return [node for node in reversed(list(tree.walk(bfs=False))) if isinstance(node, exp.Select)]

@@ -1,0 +1,34 @@
+"""Calls in the SELECT list alone: for the rows that are handed out, after ORDER BY and LIMIT where that is the same."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.cut import Level, Wanted, conjuncts
+from lancegpu_sql.sql.blocks.kinds import is_star
+
+
+def last_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
+    """Cut before the SELECT list, with the block's end below the stage if it may go there."""
+    pending = block.occurrences()
+    if block.aggregated or any(call.clause != "expressions" or call.in_window for call in pending):
+        return None
+    if block.has_unknown and block.has("qualify", "windows", "distinct", "order", "limit", "offset"):
+        return None
+    chosen = tuple(occurrence for occurrence in ready if occurrence.clause == "expressions")
+    if not chosen:
+        return None
+    level: Level = "rows" if block.has_unknown else "windows"
+    parts = tuple(conjuncts(block.select, "where" if level == "rows" else "qualify"))
+    if not block.has("order", "limit", "offset"):
+        return Wanted(chosen, level, "last_rows: calls of the SELECT list", parts)
+    if block.has("distinct") or block.expands or not _end_may_move(block):
+        return Wanted(chosen, level, "last_rows: calls of the SELECT list, before ORDER BY and LIMIT", parts)
+    return Wanted(chosen, level, "last_rows: calls of the SELECT list, after ORDER BY and LIMIT", parts, with_end=True)
+
+
+def _end_may_move(block: Block) -> bool:
+    if any(isinstance(ordered.this, exp.Var) for order in block.clause("order") for ordered in order.expressions):
+        return False  # ORDER BY ALL
+    return all(block.may_be_copied(key) and not is_star(key) for key in block.order_keys())

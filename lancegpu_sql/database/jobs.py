@@ -18,6 +18,7 @@ from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.display import watch
 from lancegpu_sql.jobs.following import FollowedJob
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.jobs.runner import Work
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
@@ -139,6 +140,10 @@ def _queued_like(services: Services, wanted: JobRecord) -> list[JobRecord]:
 
 def _resumable(services: Services, record: JobRecord) -> RefreshOptions:
     """Return the options of a refresh that can be gone on with; what could not run is refused here."""
+    if record.kind in ENDS_WITH_PROCESS:
+        raise Conflict(
+            f"Job {record.id} was a query, whose result went with whoever read it: run it again.", job_id=record.id
+        )
     if record.kind != REFRESH_COLUMN or record.table is None:
         raise Conflict(
             f"Job {record.id} registered a Function, which lived in the process that started it: register it again there.",

@@ -29,6 +29,7 @@ from lancegpu_sql.workers import FunctionLoad, WorkerNeed
 QUERY = "query"
 
 _LOOK_SECONDS = 0.1
+_LEAVE_SECONDS = 1.0
 _SHOWN_CHARACTERS = 1_000
 
 
@@ -108,9 +109,11 @@ class QueryJob:
         style = self._services.settings.progress
         quiet = (style_for(sys.stderr) if style == "auto" else style) == "quiet"
         while not self._over.wait(_LOOK_SECONDS):
-            if context.cancelled.is_set() and not self.cancelled.is_set():
+            if context.cancelled.is_set():
                 self._stop()
-            if not quiet and self._job is not None and self._job.record.waiting_on is not None:
+                if not self._over.wait(_LEAVE_SECONDS):
+                    raise Cancelled("The query was cancelled")  # whoever reads it looks elsewhere; its workers are free
+            elif not quiet and self._job is not None and self._job.record.waiting_on is not None:
                 lines.show(self._job.record)
         if isinstance(self._error, Exception):
             raise self._error

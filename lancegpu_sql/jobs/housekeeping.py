@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, utc_now
 from lancegpu_sql.errors import Conflict
-from lancegpu_sql.jobs.job import OWNED, JobEvent, states_before, transition
+from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS, OWNED, JobEvent, states_before, transition
 from lancegpu_sql.jobs.log import log_path
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def settle_dead(catalog: Catalog) -> list[JobRecord]:
     """Settle the jobs whose process is dead, and return them.
 
     Each is `queued` again, so that any process can resume it from its checkpoints; one that had been asked to stop is
-    `cancelled`. Jobs of other hosts are left alone: whether their process lives cannot be known from here.
+    `cancelled`, and a query has failed. Jobs of other hosts are left alone: whether their process lives cannot be known from here.
     """
     settled = (settle_if_dead(catalog, record) for record in catalog.jobs(states=OWNED))
     return [record for record in settled if record is not None]
@@ -39,12 +39,18 @@ def give_back(catalog: Catalog, record: JobRecord, why: str, heartbeat: int | No
 
     What had been asked of it (to stop, to pause) is done now.
     """
+    ended: dict[str, Any] = {"finished_at": None}
     if record.cancel_requested:
         event, told = JobEvent.CANCELS, EventDraft(kind="cancelled", message=f"{why}; it had been asked to stop.")
     elif record.pause_requested:
         event, told = JobEvent.PAUSES, EventDraft(kind="paused", message=f"{why}; it had been asked to pause.")
+    elif record.kind in ENDS_WITH_PROCESS:
+        event, told = JobEvent.FAILS, EventDraft(kind="failed", message=f"{why}; its result went with it.")
+        ended["error"] = {"type": "JobFailed", "message": told.message, "facts": {}}
     else:
         event, told = JobEvent.OWNER_DIED, EventDraft(kind="interrupted", message=f"{why}; the job can be resumed.")
+    if transition(record.state, event).ended:
+        ended["finished_at"] = utc_now()
     try:
         return catalog.update_job(
             record.id,
@@ -56,7 +62,7 @@ def give_back(catalog: Catalog, record: JobRecord, why: str, heartbeat: int | No
             state=transition(record.state, event),
             owner=None,
             waiting_on=None,
-            finished_at=utc_now() if event is JobEvent.CANCELS else None,
+            **ended,
         )
     except Conflict:
         return None
@@ -99,7 +105,11 @@ def pause(catalog: Catalog, job_id: str) -> JobRecord:
     ------
     JobNotFound
         No such job.
+    Conflict
+        It is a query, which nobody could go on with.
     """
+    if catalog.job(job_id).kind in ENDS_WITH_PROCESS:
+        raise Conflict(f"Job {job_id} is a query, which cannot be held; it can be cancelled.", job_id=job_id)
     while True:
         record = catalog.request_pause(job_id)
         if record.state in OWNED:

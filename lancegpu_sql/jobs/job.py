@@ -48,6 +48,9 @@ TRANSITIONS: Mapping[JobState, Mapping[JobEvent, JobState]] = {
 OWNED = frozenset({_W, _R})
 """The states in which a process works on the job."""
 
+ENDS_WITH_PROCESS = frozenset({"query"})
+"""Kinds of jobs whose result lives in the process that reads it: nobody else can go on with one, nor hold it."""
+
 
 class InvalidTransition(Conflict):
     """What was asked of a job cannot be in its state; `state`, `event` and `history` say more."""

@@ -21,7 +21,7 @@ from lancegpu_sql.jobs.claims import beat_seconds
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.failure import error_record, json_safe
 from lancegpu_sql.jobs.housekeeping import settle_if_dead
-from lancegpu_sql.jobs.job import JobEvent, states_before, transition
+from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS, JobEvent, states_before, transition
 from lancegpu_sql.jobs.journal import Journal
 from lancegpu_sql.jobs.log import JobLog, log_path
 from lancegpu_sql.jobs.running import RunningJob, paused
@@ -297,7 +297,7 @@ def _conclude(
     elif journal.record.pause_requested and not journal.record.cancel_requested and isinstance(error, Cancelled):
         told = EventDraft(kind="paused", message="It holds as asked; what it finished is kept.")
         journal.put(JobEvent.PAUSES, told, waiting_on=None, owner=None)
-    elif interrupted and not journal.record.cancel_requested:
+    elif interrupted and not (journal.record.cancel_requested or journal.record.kind in ENDS_WITH_PROCESS):
         told = EventDraft(kind="interrupted", message="The process that ran it stopped; the job can be resumed.")
         journal.put(JobEvent.OWNER_DIED, told, waiting_on=None, owner=None)
     elif isinstance(error, Cancelled):

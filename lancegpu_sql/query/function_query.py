@@ -88,6 +88,7 @@ class FunctionQuery:
             self._bound_for,
             movable=self._movable,
         )
+        self._state.readings.add(reading)
         try:
             yield reading
         finally:

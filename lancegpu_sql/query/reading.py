@@ -131,6 +131,11 @@ class FunctionReading:
         """End the reading from another thread: it raises `Cancelled`."""
         self.fail(Cancelled("The query was cancelled"))
 
+    def end(self, timeout_seconds: float) -> None:
+        """Cancel it, and wait up to a time for DuckDB to leave it."""
+        self.cancel()
+        self._aside.idle(timeout_seconds)
+
     def fail(self, error: BaseException) -> None:
         """Note the first thing that went wrong, and let everything end."""
         with self._lock:

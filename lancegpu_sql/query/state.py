@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import duckdb
 
@@ -16,6 +19,16 @@ _MADE_HERE = """
 SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'
 UNION ALL SELECT view_name FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal
 """
+
+
+_END_SECONDS = 2.0
+
+
+class Endable(Protocol):
+    """A reading that is under way."""
+
+    def end(self, timeout_seconds: float) -> None:
+        """Cancel it, and wait up to a time for DuckDB to leave it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class SessionState:
         self._kept: dict[str, KeptText] = {}
         self._made_something = False
         self._lock = threading.Lock()
+        self.readings: weakref.WeakSet[Endable] = weakref.WeakSet()
 
     @property
     def engine(self) -> duckdb.DuckDBPyConnection:
@@ -109,6 +123,10 @@ class SessionState:
         return found
 
     def close(self) -> None:
-        """End the engine; what lived in the session is gone."""
-        if self._process_id == os.getpid():  # in a process that forked off, the engine is its parent's
+        """End what is being read, and the engine; what lived in the session is gone."""
+        if self._process_id != os.getpid():
+            return  # in a process that forked off, the engine is its parent's
+        for reading in list(self.readings):
+            reading.end(_END_SECONDS)
+        with suppress(duckdb.Error):  # while a thread still reads, DuckDB refuses; it ends with the last connection
             self._engine.close()

@@ -1,0 +1,64 @@
+"""Rows under other types, by DuckDB's casts: what it does with what is put into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from lancegpu_sql.query.engine import connect, duckdb_errors
+from lancegpu_sql.sql.names import quote
+
+
+def cast_rows(reader: pa.RecordBatchReader, names: Sequence[str], types: Sequence[str | None]) -> pa.RecordBatchReader:
+    """Rows with their columns renamed and cast.
+
+    Parameters
+    ----------
+    reader
+        The rows; their columns may share names.
+    names
+        What the columns are to be called.
+    types
+        DuckDB's type for each; None: as it comes.
+
+    Raises
+    ------
+    InvalidQuery
+        From the stream: a value cannot be cast.
+    """
+    if not any(types):
+        schema = pa.schema([field.with_name(name) for field, name in zip(reader.schema, names, strict=True)])
+        return pa.RecordBatchReader.from_batches(
+            schema, (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in reader)
+        )
+    batches = _batches(reader, names, types)
+    return pa.RecordBatchReader.from_batches(next(batches), batches)
+
+
+def _batches(
+    reader: pa.RecordBatchReader, names: Sequence[str], types: Sequence[str | None]
+) -> Iterator[pa.RecordBatch]:
+    """First the schema, then the batches."""
+    columns = [f"c{at}" for at in range(len(names))]
+    values = [
+        f"{column if kind is None else f'CAST({column} AS {kind})'} AS {quote(name)}"
+        for column, name, kind in zip(columns, names, types, strict=True)
+    ]
+    query = f"SELECT {', '.join(values)} FROM given"  # noqa: S608 - names are quoted, types are DuckDB's own words
+    engine = connect()
+
+    def cast(batch: pa.RecordBatch) -> pa.Table:
+        with duckdb_errors():
+            engine.register("given", pa.RecordBatch.from_arrays(batch.columns, columns))
+            rows: pa.Table = engine.sql(query).to_arrow_table()
+            engine.unregister("given")
+        return rows
+
+    try:
+        schema = cast(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in reader.schema], columns)).schema
+        yield schema
+        for batch in reader:
+            yield from cast(batch).cast(schema).to_batches()
+    finally:
+        engine.close()

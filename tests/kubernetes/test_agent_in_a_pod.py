@@ -10,15 +10,19 @@ from typing import Any
 
 import pytest
 import yaml
+from agents import eventually
+from cluster.api import Api
 from cluster.kubectl import Kubectl
 from cluster.real_node import RealNode
 from cluster.running import RunningCluster
+from gate import Gate
 from suites import TESTS
 
 EXAMPLE = TESTS.parent / "examples" / "kubernetes"
 NAMESPACE = "lancegpu-real"
 AGENT = f"system:serviceaccount:{NAMESPACE}:lancegpu-agent"
 DEPLOYMENT = "deploy/lancegpu-agent"
+WORKERS = "app.kubernetes.io/managed-by=lancegpu"
 
 CLASSES = """
 gpu_classes:
@@ -84,6 +88,11 @@ def inside(kubectl: Kubectl, *command: str, stdin: str = "") -> str:
     return ran.stdout
 
 
+def names(api: Api, kind: str, labels: str) -> list[str]:
+    """The names of the objects of a kind that carry some labels."""
+    return [one["metadata"]["name"] for one in api.list(kind, NAMESPACE, labelSelector=labels)]
+
+
 @pytest.fixture(scope="module")
 def first_job(agent: object, kubectl: Kubectl) -> None:
     """The example's first refresh, left to the agent, has ended."""
@@ -115,9 +124,57 @@ def test_the_network_policy_is_for_workers_and_lets_the_agent_in(cluster: Runnin
     (rule,) = policy["spec"]["ingress"]
 
     def selected(by: dict[str, Any]) -> list[str]:
-        labels = ",".join(f"{key}={value}" for key, value in by["podSelector"]["matchLabels"].items())
-        return [one["metadata"]["name"] for one in cluster.client().list("Pod", NAMESPACE, labelSelector=labels)]
+        labels = by["podSelector"]["matchLabels"].items()
+        return names(cluster.client(), "Pod", ",".join(f"{key}={value}" for key, value in labels))
 
     workers, agents = selected(policy["spec"]), selected(rule["from"][0])
     assert [name.rpartition("-")[0] for name in workers] == ["lancegpu-text-size"]
     assert [name.startswith("lancegpu-agent-") for name in agents] == [True]
+
+
+HELD_JOB = """
+import os
+import pyarrow as pa
+from lancegpu_sql import col, connect, function
+
+@function(gpu=True)
+def worker_name(number: int) -> str:
+    import os, socket
+    name = os.uname().nodename
+    with socket.create_connection({address}) as gate:
+        gate.sendall(name.encode())
+        gate.recv(1)
+    return name
+
+held = connect(os.environ["LANCEGPU_DB"]).create_table("held", pa.table({{"number": [1, 2, 3]}}))
+held.add_columns({{"worker": worker_name(number=col("number"))}})
+print("job", held.refresh_column("worker", wait=False, batch_size=1).id)
+"""
+SHOW_VALUES = """
+import os
+from lancegpu_sql import connect
+
+print(*connect(os.environ["LANCEGPU_DB"]).open_table("held").to_arrow(["worker"])["worker"].to_pylist())
+"""
+
+
+@pytest.mark.usefixtures("first_job")
+def test_a_new_agent_goes_on_with_the_job_of_the_old_one_and_no_worker_is_left_over(
+    cluster: RunningCluster, kubectl: Kubectl, real_node: RealNode
+):
+    api = cluster.client()
+    with Gate(real_node.machine_address) as gate:
+        printed = inside(kubectl, "python", "-", stdin=HELD_JOB.format(address=gate.address))
+        first = gate.next()
+        (old,) = names(api, "Pod", "app.kubernetes.io/name=lancegpu-agent")
+        kubectl("-n", NAMESPACE, "rollout", "restart", DEPLOYMENT)
+        api.until("Pod", old, lambda pod: pod is None or "deletionTimestamp" in pod["metadata"], NAMESPACE)
+        first.let_go()
+        gate.open()
+        kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, "--timeout=120s")
+        inside(kubectl, "lancegpu", "jobs", "watch", printed.split()[-1])
+    worked = inside(kubectl, "python", "-", stdin=SHOW_VALUES).split()
+    assert [name.rpartition("-")[0] for name in worked] == ["lancegpu-worker-name"] * 3
+    left = eventually(lambda: names(api, "Pod", WORKERS), lambda found: len(found) < 2)
+    assert first.worker not in left
+    assert set(names(api, "Secret", WORKERS)) <= set(left)

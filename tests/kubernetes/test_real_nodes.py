@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from applied import NO_ONE, need_for, numbers
 from cluster.api import Object
 from cluster.kubectl import Kubectl
 from cluster.pods import condition
@@ -25,7 +24,6 @@ from lancegpu_sql.errors import InvalidPlacement, WorkerLost
 from lancegpu_sql.placement import GpuClass, Ready, Refused, Waiting
 from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 from lancegpu_sql.placement.kubernetes.config import CpuRung
-from lancegpu_sql.workers import WorkerPool
 
 REAL = GpuClass(name="real", node_selector={"pool": "real"})
 MIB = 1024**2
@@ -155,22 +153,21 @@ def test_workers_get_a_device_each_and_a_third_waits(
     assert sorted(device for one in running for device in devices_of(one)) == ["simulated-gpu-0", "simulated-gpu-1"]
 
 
-def eats(number: int) -> int:
-    """Takes more memory than its container may have."""
-    return len(bytearray(1024**3)) + number
+@lg.function
+def hungry(number: int) -> int:
+    """For one row more memory than its container may have."""
+    return number + len(bytearray(1024**3 if number == 2 else 0))
 
 
-def test_a_worker_that_the_kernel_kills_for_memory_is_lost_for_that(place: Place):
-    pool = WorkerPool(place(cpu_rungs=(CpuRung("tiny", 0.1, 256 * MIB),)), worker_idle_seconds=0)
-    lease = pool.lease(need_for(eats), lambda _: None, NO_ONE)
-    stream = lease.client.open_stream()
-    stream.send(0, numbers([1]))
-    with pytest.raises(WorkerLost):
-        stream.receive()
-    lost = lease.why_lost(PATIENCE_SECONDS)
-    assert (lost.cause, "memory limit was reached" in lost.message) == ("memory", True)
-    lease.release(broken=True)
-    pool.close()
+def test_a_row_for_which_the_kernel_kills_workers_for_memory_is_told_and_the_others_are_computed(
+    column: Callable[..., lg.Table],
+):
+    table = column(hungry, cpu_rungs=(CpuRung("tiny", 0.1, 256 * MIB),))
+    with pytest.raises(WorkerLost, match="memory limit was reached") as caught:
+        table.refresh_column("value", batch_size=1, max_worker_losses=0)
+    assert caught.value.facts["cause"] == "memory"
+    assert table.refresh_column("value", where="number <> 2").rows_remaining == 1
+    assert values(table) == [1, None, 3]
 
 
 def held(gate: Gate) -> Any:

@@ -60,9 +60,11 @@ def options(cluster: RunningCluster) -> dict[str, Any]:
 
 
 @pytest.fixture
-def outside(namespace: str, options: dict[str, Any]) -> Outside:
-    """The cluster as somebody outside of it has it."""
-    return Outside(KubernetesConfig(namespace, **options))
+def outside(cluster: RunningCluster, namespace: str, options: dict[str, Any]) -> Outside:
+    """The cluster as somebody outside of it has it, who may run workers and forward ports."""
+    user = f"laptop-{namespace}"
+    grant(cluster.client(), namespace, user, ["create", "get"])
+    return Outside(KubernetesConfig(namespace, **{**options, "kubeconfig": str(cluster.plane.user(user))}))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ _WAITING_BYTES = 1 << 20
 """No more is read from one side while so much waits to be taken by the other."""
 
 _FAREWELL_SECONDS = 1.0
+_LOOK_MILLISECONDS = 500
 _NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _READ, _WRITE = select.POLLIN, select.POLLOUT
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
@@ -101,7 +102,8 @@ class Carrier:
             waiting.register(far, far_wants)
         # What TLS has decrypted already, a poll does not see.
         decrypted = bool(far_wants & _READ) and isinstance(far, ssl.SSLSocket) and far.pending() > 0
-        happened = dict(waiting.poll(0 if decrypted else None))
+        # Once the near side has ended, nothing that happens there wakes this any more: `stop` is looked for.
+        happened = dict(waiting.poll(0 if decrypted else _LOOK_MILLISECONDS if self._near_ended else None))
         at_near, at_far = happened.get(self._near.fileno(), 0), happened.get(far.fileno(), 0)
         if at_far & far_wants & _READ or at_far & _GONE or decrypted:
             self._read_far(far)

@@ -18,6 +18,9 @@ from lancegpu_sql.workers.pool import WorkerPool
 _GROW_SECONDS = 0.25
 """How often another worker is thought of."""
 
+_PAUSE_SECONDS = 10.0
+"""How long none is thought of after one that was asked for in vain: what was said of room did not hold, or it cannot run."""
+
 
 class Fleet:
     """The workers of one `apply`, each in its slot."""
@@ -38,8 +41,8 @@ class Fleet:
         self._watch = watch
         self._rows_left = rows_left
         self._growing = threading.Lock()
-        self._thought_at = 0.0
-        self._slots = [self._slot(stays=True)]
+        self._next_thought_at = 0.0
+        self._slots = [self._slot(need, stays=True)]
 
     def start(self) -> None:
         """Begin with one worker."""
@@ -69,41 +72,56 @@ class Fleet:
     def _grow(self) -> None:
         """Add a worker if it pays. Called after each result."""
         now = time.monotonic()
-        if not self._board.measured or now - self._thought_at < _GROW_SECONDS:
+        if not self._board.measured or now < self._next_thought_at:
             return
         if not self._growing.acquire(blocking=False):
             return
         try:
-            self._thought_at = now
+            in_vain = any(slot.in_vain for slot in self._slots if not slot.alive)
+            self._next_thought_at = now + (_PAUSE_SECONDS if in_vain else _GROW_SECONDS)
             self._slots = [slot for slot in self._slots if slot.alive]
-            if self._pays() and self._room():
-                slot = self._slot(stays=False)
+            need = None if in_vain else self._need_with_room()
+            if need is not None and self._pays(need):
+                slot = self._slot(need, stays=False)
                 self._slots.append(slot)
                 slot.start()
         finally:
             self._growing.release()
 
-    def _room(self) -> bool:
+    def _need_with_room(self) -> WorkerNeed | None:
+        """Return the need on the first class that has room, which alone is asked: others must not give way for a hint."""
         if self._board.stopped:
-            return False
+            return None
         limit = self._options.max_workers
         if limit is not None and len(self._slots) >= limit:
-            return False
+            return None
         # One that is being started may not be counted yet.
-        return self._pool.free_workers(self._need) > sum(slot.starting for slot in self._slots)
+        starting = sum(slot.starting for slot in self._slots)
+        needs = (self._need.on(one) for one in (self._need.gpu_class, *self._need.backups))
+        return next((need for need in needs if self._pool.free_workers(need) > starting), None)
 
-    def _pays(self) -> bool:
+    def _pays(self, need: WorkerNeed) -> bool:
         busy_share, computing_seconds = self._board.busyness()
         rows_left = self._rows_left()
         return another_worker_pays(
             busy_share=busy_share,
             computing_seconds=computing_seconds,
             starting_seconds=max(slot.starting_seconds for slot in self._slots),
-            warm=self._pool.warm_workers(self._need) > 0,
+            warm=self._pool.warm_workers(need) > 0,
             left_seconds=None if rows_left is None else self._board.seconds_for(rows_left),
         )
 
-    def _slot(self, *, stays: bool) -> Slot:
+    def _slot(self, need: WorkerNeed, *, stays: bool) -> Slot:
         # What a job would have beyond its first worker it asks for behind all who have none.
-        need = self._need if stays else replace(self._need, since=None)
-        return Slot(self._board, need, self._pool, self._options, self._watch, stays=stays, on_result=self._grow)
+        need = need if stays else replace(need, since=None)
+        own = None if self._need.gpu_class is None else self._need.gpu_class.name
+        return Slot(
+            self._board,
+            need,
+            self._pool,
+            self._options,
+            self._watch,
+            own_class=own,
+            stays=stays,
+            on_result=self._grow,
+        )

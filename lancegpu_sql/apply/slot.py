@@ -36,6 +36,8 @@ class Slot:
     ----------
     board, need, pool, options, watch
         Of the `apply` it serves.
+    own_class
+        The GPU class of the job, of which `need` may be on a backup.
     stays
         Whether it serves to the end, through losses and however long it must wait for a worker. One that does not stay
         withdraws when there is no room, when others wait for its worker, and when its worker is lost.
@@ -51,6 +53,7 @@ class Slot:
         options: ApplyOptions,
         watch: OneAtATime,
         *,
+        own_class: str | None,
         stays: bool,
         on_result: Callable[[], None],
     ) -> None:
@@ -59,6 +62,7 @@ class Slot:
         self._pool = pool
         self._options = options
         self._watch = watch
+        self._own_class = own_class
         self._stays = stays
         self._on_result = on_result
         self._interrupt = threading.Event()
@@ -68,6 +72,8 @@ class Slot:
         self._given_up: Lost | None = None
         self._starting_seconds = 0.0
         self._told_at = 0.0
+        self.in_vain = False
+        """Whether it withdrew without having had a worker."""
         self._thread = threading.Thread(target=self._run, name="apply-worker", daemon=True)
 
     # For the one who runs the apply.
@@ -151,12 +157,13 @@ class Slot:
         try:
             self._serve()
         except Cancelled:
-            pass
+            self.in_vain = True
         except WorkerLost as exc:
             self._watch.event("worker_lost", exc.message)
             self._outgrown(exc.facts.get("cause"), exc.facts.get("cpu_rung"))
         except Exception as exc:
             # The first worker does the work all the same; if it cannot, it will say so.
+            self.in_vain = True
             self._watch.event("worker_not_added", str(exc))
 
     def _serve(self) -> int:
@@ -178,8 +185,8 @@ class Slot:
         return hand.calls_done
 
     def _where(self, lease: Lease) -> str:
-        own = self._need.gpu_class
-        return "" if own is None or lease.gpu_class == own.name else f", {on_backup(str(lease.gpu_class), own.name)}"
+        own = self._own_class
+        return "" if lease.gpu_class == own else f", {on_backup(str(lease.gpu_class), str(own))}"
 
     def _exchange(self, lease: Lease, hand: Hand) -> None:
         stream = lease.client.open_stream()

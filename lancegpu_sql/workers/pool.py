@@ -208,6 +208,8 @@ class WorkerPool:
         return worker.serves(need) and not worker.lost and not worker.wanted
 
     def _room(self, need: WorkerNeed, gpu_class: GpuClass | None) -> int:
+        if gpu_class is not None and need.gpus > (gpu_class.max_gpu_count_per_worker or need.gpus):
+            return 0
         return self._placement.free_workers(gpu_class, need.gpus, need.cpus)
 
     def _take_idle(self, need: WorkerNeed) -> Worker | None:

@@ -149,6 +149,27 @@ def test_of_two_devices_one_goes_to_another_job_that_waits(pool):
     computed.close()  # type: ignore[attr-defined]
 
 
+def test_a_second_worker_is_of_a_backup_class_where_the_own_one_is_full(pool):
+    own, spare = (GpuClass(name=name, local=LocalDevices(simulated=1)) for name in ("own", "spare"))
+    need = replace(need_for(worker_functions.slow_batch, gpu_class=own), backups=(spare,))
+    watch = Remembering()
+    computed = run(need, pool, endless(), watch=watch, batch_size=1)
+    while ("worker_added" not in dict(watch.events)) and next(computed):
+        pass
+    computed.close()  # type: ignore[attr-defined]
+    assert dict(watch.events)["worker_added"].endswith("computes as well, on GPU class 'spare' (a backup of 'own')")
+    assert [one.gpu_class for one in watch.timings.values()] == ["own", "spare"]
+
+
+def test_gpu_limits_hold_over_all_classes(pool):
+    own, spare = (GpuClass(name=name, local=LocalDevices(simulated=1)) for name in ("first", "second"))
+    need = replace(need_for(worker_functions.slow_batch, gpu_class=own), backups=(spare,))
+    pool.lease(need.on(spare), lambda _: None, NO_ONE).release()  # warm, so it would be used at once
+    watch = Remembering()
+    list(run(need, pool, counting(300, 100), watch=watch, batch_size=10, max_workers=1))
+    assert watch.events == []
+
+
 def test_a_fast_function_gets_no_second_worker(pool):
     watch = Remembering()
     list(run(need_for(worker_functions.double_all), pool, counting(200_000), watch=watch))

@@ -34,7 +34,10 @@ def rendered_worker(services: Services, gpu_class: str, function: str | None, co
     name = worker_name(request)
     pod = worker_pod(request, config, name=name, secret_name=name, owner=None, database="DATABASE")
     template = claim_template(request.gpu_class, request.gpus, owner=None, database="DATABASE")
-    return _HEADER.format(gpu_class) + render([pod] if template is None else [template, pod])
+    if template is None:
+        return _HEADER.format(gpu_class) + render([pod])
+    template["metadata"]["namespace"] = config.namespace  # beside its pod, wherever the two are applied
+    return _HEADER.format(gpu_class) + render([template, pod])
 
 
 def _named(services: Services, name: str) -> GpuClass:

@@ -19,6 +19,9 @@ gpu_classes:
     image: registry.example.com/worker:1
     node_selector: {pool: l4}
   - name: bare
+  - name: queued
+    image: registry.example.com/worker:1
+    queue: team
   - name: claimed
     image: registry.example.com/worker:1
     device_claim: {device_class: gpu.example.com}
@@ -71,8 +74,14 @@ def test_a_function_says_what_its_worker_needs(classes: Path, capsys: pytest.Cap
 
 
 def test_a_claims_template_is_printed_before_its_pod(classes: Path, capsys: pytest.CaptureFixture[str]):
-    template, pod = rendered(capsys, "claimed")
+    template, pod = rendered(capsys, "claimed", "--namespace", "ml")
+    assert template["metadata"]["namespace"] == pod["metadata"]["namespace"] == "ml"
     assert pod["spec"]["resourceClaims"][0]["resourceClaimTemplateName"] == template["metadata"]["name"]
+
+
+def test_the_queue_of_a_class_is_a_label_of_its_pods(classes: Path, capsys: pytest.CaptureFixture[str]):
+    (pod,) = rendered(capsys, "queued")
+    assert pod["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
 
 
 def test_an_image_is_given_where_the_class_names_none(classes: Path, capsys: pytest.CaptureFixture[str]):
@@ -82,5 +91,5 @@ def test_an_image_is_given_where_the_class_names_none(classes: Path, capsys: pyt
 
 
 def test_what_cannot_be_is_said(classes: Path, capsys: pytest.CaptureFixture[str]):
-    assert "it has: bare, claimed, l4" in refused(capsys, "h100")
+    assert "it has: bare, claimed, l4, queued" in refused(capsys, "h100")
     assert "uses no GPU" in refused(capsys, "l4", "--function", "plain")

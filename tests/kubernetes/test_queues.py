@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,7 +9,7 @@ from cluster.api import Api
 from cluster.kueue import Kueue
 from cluster.process_node import GPU, AddProcessNode
 from cluster.running import RunningCluster
-from two_jobs import ROWS, MakeJobs, told
+from two_jobs import ROWS, MakeJobs, checked, shell, told
 
 from lancegpu_sql.cli import main
 from lancegpu_sql.errors import Cancelled
@@ -59,7 +58,11 @@ def gpus(namespace: str, process_node: AddProcessNode) -> None:
 
 @pytest.mark.usefixtures("gpus")
 def test_a_job_waits_for_the_quota_that_another_has_and_goes_on_after_it(
-    api: Api, namespace: str, queue: Callable[..., None], make_jobs: MakeJobs, capsys: pytest.CaptureFixture[str]
+    cluster: RunningCluster,
+    namespace: str,
+    queue: Callable[..., None],
+    make_jobs: MakeJobs,
+    capsys: pytest.CaptureFixture[str],
 ):
     queue("team")
     jobs = make_jobs(queue="team")
@@ -69,6 +72,7 @@ def test_a_job_waits_for_the_quota_that_another_has_and_goes_on_after_it(
     assert (waiting.reason, waiting.can_be_met) == ("quota", True)
     assert f"1 of 1 GPU of the ClusterQueue 'team-of-{namespace}' is in use by job {first.id}" in waiting.message
     assert [gate.startswith("kueue.x-k8s.io/") for gate in waiting.detail["pod"]["gates"]] == [True, True]
+    assert all(shell(cluster, line) for line in waiting.detail["kubectl"])
     assert main(["--db", jobs.database.uri, "why", second.id]) == 0
     shown = capsys.readouterr().out
     assert f"quota {GPU} of flavor team-of-{namespace}: 1 of 1 reserved" in shown
@@ -128,22 +132,9 @@ def test_the_check_of_classes_tells_a_queue_that_is_not_right(
 ):
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     jobs = make_jobs(queue="team")
-    command = [
-        "--db",
-        jobs.database.uri,
-        "classes",
-        "check",
-        "--namespace",
-        namespace,
-        "--image",
-        "worker:test",
-        "--json",
-    ]
-    assert main(command) == 1
-    (found,) = json.loads(capsys.readouterr().out)
-    assert (found["usable"], found["reason"], found["admitted"]) == (False, "quota", True)
+    found = checked(jobs, namespace, capsys)
+    assert (found["usable"], found["reason"], found["admitted"], found["status"]) == (False, "quota", True, 1)
     assert "has no LocalQueue 'team'" in found["message"]
     queue("team")
-    assert main(command) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["message"].startswith("a worker would start now: 2 GPUs are free")
+    found = checked(jobs, namespace, capsys)
+    assert found["message"] == "a worker would start now: 2 GPUs are free; Kueue's queue 'team' admits it first"

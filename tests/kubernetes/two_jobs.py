@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pytest
 import yaml
 from cluster.api import Api
+from cluster.running import RunningCluster
 from refresh_kit import PATIENCE_SECONDS, Calls, Gate, gated, noting
 
 import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobState, WaitingOn
+from lancegpu_sql.cli import main
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 
@@ -79,6 +85,35 @@ def told(job: JobHandle[Any], holds: Callable[[WaitingOn], bool]) -> WaitingOn:
         assert changed != record, record
         record = changed
     return record.waiting_on
+
+
+def checked(jobs: TwoJobs, namespace: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What `lancegpu classes check` says of their class, on the cluster of ``KUBECONFIG``; with its exit status."""
+    command = [
+        "--db",
+        jobs.database.uri,
+        "classes",
+        "check",
+        GPU_CLASS,
+        "--namespace",
+        namespace,
+        "--image",
+        "worker:test",
+    ]
+    status = main([*command, "--json"])
+    (found,) = json.loads(capsys.readouterr().out)
+    return {**found, "status": status}
+
+
+def shell(cluster: RunningCluster, line: str, *, given: str = "") -> str:
+    """What a line for a shell prints, with the cluster's kubectl; it must succeed."""
+    path = f"{cluster.plane.programs.folder}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "KUBECONFIG": str(cluster.kubeconfig)}
+    done = subprocess.run(
+        ["bash", "-c", line], env=environment, input=given, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def left_behind(api: Api, namespace: str) -> dict[str, list[str]]:

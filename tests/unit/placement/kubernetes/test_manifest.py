@@ -142,9 +142,16 @@ def test_the_image_of_the_class_itself_is_always_allowed() -> None:
     assert pod["spec"]["containers"][0]["image"] == "ghcr.io/team/worker:2"
 
 
-def test_shared_devices_come_one_at_a_time() -> None:
+@pytest.mark.parametrize("sharing", ["mig", "time_sliced"])
+def test_shared_devices_come_one_at_a_time(sharing: Any) -> None:
     with pytest.raises(InvalidPlacement, match="gets one"):
-        pod_of(GpuClass(name="slice", sharing="mig"), gpus=2)
+        pod_of(GpuClass(name="slice", sharing=sharing), gpus=2)
+    assert pod_of(GpuClass(name="slice", sharing=sharing), gpus=1)
+
+
+def test_devices_of_ones_own_may_come_in_numbers() -> None:
+    limits = pod_of(GpuClass(name="a100", sharing="exclusive"), gpus=2)["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["nvidia.com/gpu"] == "2"
 
 
 def test_an_idle_worker_may_be_moved_and_a_busy_one_should_not_be() -> None:

@@ -14,7 +14,7 @@ from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL, Household
 from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
-from lancegpu_sql.placement.kubernetes.marks import Mark, Marks, annotations_of
+from lancegpu_sql.placement.kubernetes.marks import ASKED_LABEL, Mark, Marks, annotations_of, asked_text
 from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL, worker_name
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.request import WorkerRequest
@@ -73,13 +73,13 @@ def charge_for(
     name = worker_name(request, attempt)
     placement = household.placement
     body = worker_pod(request, config, name=name, secret_name=name, owner=None, database=database, placement=placement)
-    body["metadata"]["labels"][PLACEMENT_LABEL] = placement
+    body["metadata"]["labels"] |= {PLACEMENT_LABEL: placement, ASKED_LABEL: asked_text(request.asked_at)}
     template = None
     if request.gpu_class is not None:
         template = claim_template(request.gpu_class, request.gpus, owner=None, database=database, placement=placement)
     if template is not None:
         template["metadata"]["labels"][PLACEMENT_LABEL] = placement
-    marks = Marks(Mark(request.job_id, request.owner), annotations_of(request.gpu_class))
+    marks = Marks(Mark(request.job_id, request.owner, request.asked_at), annotations_of(request.gpu_class))
     return Charge(name, body, shape_of(body), marks=marks, template=template)
 
 

@@ -29,6 +29,8 @@ from lancegpu_sql.placement.kubernetes.views import PodView, pod_view
 from lancegpu_sql.placement.kubernetes.watch import Watch
 from lancegpu_sql.placement.request import Waiting, WorkerRequest
 
+_ELSEWHERE_SECONDS = 0.1
+
 _IDLE_SECONDS = 2.0
 """After how long without work a worker is marked so: one that is used again before costs no call."""
 
@@ -150,6 +152,8 @@ class Dispatch:
         view = None if obj is None else pod_view(obj)
         charge = self._roster.charge_with(uid) if view is None else self._roster.charge_named(view.name)
         if charge is None:
+            # Another process's, which may hold what one of ours waits for, or wait for what one of ours holds.
+            self.loop.call_in(_ELSEWHERE_SECONDS, "elsewhere", self._review)
             return
         if view is None:
             charge.gone.set()  # whoever waits for that must not wait for the loop
@@ -158,11 +162,12 @@ class Dispatch:
     def listed(self) -> None:
         """All pods have been told once; some may be left from others that died."""
         self.loop.call(self._upkeep.look_for_leftovers)
+        self._review_soon()
 
     def troubled(self, problem: PlacementError | None) -> None:
         """The cluster cannot be watched at present."""
-        self._trouble = None if problem is None or problem.retryable else problem
-        if self._trouble is not None:
+        self._trouble = problem
+        if problem is not None:
             self._review_soon()
 
     # On the loop.
@@ -173,7 +178,7 @@ class Dispatch:
     def _review(self) -> None:
         if self._closed:
             return
-        if self._trouble is not None:
+        if self._trouble is not None and not self._trouble.retryable:
             self._refuse_all(self._trouble)
             return
         tickets = {one.request.request_id: one for one in self.tickets()}
@@ -185,7 +190,7 @@ class Dispatch:
             if name in held:
                 ticket.wait(why_held(ticket, held[name], tickets))
             elif ticket.stage is Stage.HELD and ticket.charge.not_before <= time.monotonic():
-                self._begin(ticket)
+                self._begin_if_known(ticket)
         chosen = wanted(self._roster.standings() + elsewhere)
         for name, ticket in tickets.items():
             if ticket.stage is Stage.PLACED and not ticket.is_over:
@@ -197,6 +202,14 @@ class Dispatch:
         for ticket in self.tickets():
             if not ticket.is_over and ticket.stage is not Stage.PLACED:
                 self._follower.give_up(ticket, problem)
+
+    def _begin_if_known(self, ticket: KubernetesTicket) -> None:
+        """Begin, but where a class has a limit not before the workers of other processes are known."""
+        limited = ticket.request.gpu_class is not None and ticket.request.gpu_class.max_workers is not None
+        if not limited or self._pods.synced:
+            self._begin(ticket)
+        elif self._trouble is not None:
+            ticket.wait(_api_server_away(self._trouble))
 
     def _begin(self, ticket: KubernetesTicket) -> None:
         charge = ticket.charge
@@ -233,9 +246,13 @@ class Dispatch:
             ticket.stage = Stage.WAITING
             self.lookout.look_soon()
         else:
-            ticket.wait(Waiting("api_server", f"{exc.message}; the worker is asked for again as soon as it does"))
+            ticket.wait(_api_server_away(exc))
 
     def _refuse(self, charge: Charge, exc: PlacementError) -> None:
         ticket = self._roster.ticket_of(charge)
         if ticket is not None:
             self._follower.give_up(ticket, exc)
+
+
+def _api_server_away(exc: PlacementError) -> Waiting:
+    return Waiting("api_server", f"{exc.message}; the worker is asked for again as soon as it does")

@@ -12,14 +12,24 @@ from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.manifest import disruption_annotations
 from lancegpu_sql.placement.kubernetes.names import OWNER_LABEL, job_labels
+from lancegpu_sql.placement.pod_fields import OWN_PREFIX
+
+ASKED_LABEL = f"{OWN_PREFIX}asked-at"
+"""How old the request is that a pod is for: processes must agree who comes first."""
+
+
+def asked_text(asked_at: float) -> str:
+    """Return a time as a label has it."""
+    return f"{max(asked_at, 0.0):.6f}"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """What is said: the job, its owner in words, and whether the worker computes."""
+    """What is said: the job, its owner in words, the age of the request (seconds since the epoch), and whether it computes."""
 
     job_id: str
     owner: str
+    asked_at: float
     busy: bool = True
 
 
@@ -56,7 +66,8 @@ class Marks:
         """Return the change of a pod that makes it say so."""
         told = {OWNER_LABEL: mark.owner, **disruption_annotations(busy=mark.busy)}
         annotations = {key: value for key, value in told.items() if key not in self._kept}
-        return {"metadata": {"labels": job_labels(mark.job_id, mark.owner), "annotations": annotations}}
+        labels = {**job_labels(mark.job_id, mark.owner), ASKED_LABEL: asked_text(mark.asked_at)}
+        return {"metadata": {"labels": labels, "annotations": annotations}}
 
 
 def annotations_of(gpu_class: GpuClass | None) -> frozenset[str]:

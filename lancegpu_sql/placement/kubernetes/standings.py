@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.fairness import Held, Stage, Standing
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
+from lancegpu_sql.placement.kubernetes.marks import ASKED_LABEL
 from lancegpu_sql.placement.kubernetes.names import CLASS_LABEL, JOB_LABEL, label_value
 from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
@@ -71,6 +72,13 @@ def of_same_class(one: KubernetesTicket, other: KubernetesTicket) -> bool:
     )
 
 
+def _asked_at(view: PodView) -> float:
+    try:
+        return float(view.labels[ASKED_LABEL])
+    except (KeyError, ValueError):
+        return view.created_at.timestamp() if view.created_at else 0.0
+
+
 def _standing_of(view: PodView, gpu_class: GpuClass) -> Standing:
     stage = Stage.LEAVING if view.delete_by else Stage.PLACED if view.node else Stage.PLACING
     if stage is Stage.PLACING and scheduler_spoke(view):
@@ -81,7 +89,7 @@ def _standing_of(view: PodView, gpu_class: GpuClass) -> Standing:
         job_id=view.labels.get(JOB_LABEL, ""),
         gpu_class=gpu_class.name,
         gpus=amount // THOUSANDTHS or 1,
-        asked_at=view.created_at.timestamp() if view.created_at else 0.0,
+        asked_at=_asked_at(view),
         stage=stage,
         shape=f"another process's: {view.uid}",
         max_workers=gpu_class.max_workers,

@@ -94,7 +94,7 @@ class KubernetesTicket:
     @property
     def mark(self) -> Mark:
         """What its pod says of itself."""
-        return Mark(self.job_id, self.owner, self._busy)
+        return Mark(self.job_id, self.owner, self.request.asked_at, self._busy)
 
     def release(self, *, grace_seconds: float = CLOSE_GRACE_SECONDS) -> None:
         """End the worker, or withdraw the request, and return when its pod is gone."""

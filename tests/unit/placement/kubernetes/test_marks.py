@@ -56,19 +56,19 @@ def test_a_worker_that_is_used_again_at_once_costs_no_call(cluster: FakeCluster,
 
 def test_what_could_not_be_said_is_said_the_next_time(cluster: FakeCluster):
     cluster.add("Pod", "w")
-    marks = Marks(Mark("7", "job 7"))
-    marks.wanted = Mark("7", "job 7", busy=False)
+    marks = Marks(Mark("7", "job 7", 5.0))
+    marks.wanted = Mark("7", "job 7", 5.0, busy=False)
     cluster.troubles["patch", "Pod"] = [ClusterUnreachable("away")]
     with pytest.raises(ClusterUnreachable):
         marks.send(cluster, "w")
-    marks.wanted = Mark("7", "job 7")
+    marks.wanted = Mark("7", "job 7", 5.0)
     marks.send(cluster, "w")
     assert said(cluster)[SAFE] == "false"
 
 
 def test_what_an_operator_says_of_evictions_is_left_alone():
     own = GpuClass(name="l4", annotations={SAFE: "false"}, pod_overrides={"metadata": {"annotations": {"a": "b"}}})
-    change = Marks(kept=annotations_of(own)).change(Mark("7", "job 7", busy=False))
+    change = Marks(kept=annotations_of(own)).change(Mark("7", "job 7", 5.0, busy=False))
     assert annotations_of(own) == {SAFE, "a"}
     assert SAFE not in change["metadata"]["annotations"]
     assert change["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "false"

@@ -142,7 +142,7 @@ def test_a_pod_that_is_gone_by_then_is_not_waited_for(cluster: FakeCluster, send
 def test_a_pod_says_for_whom_it_works(cluster: FakeCluster, sender: Sender):
     mine = charge()
     Sent(sender, mine).next()
-    sender.mark(mine, Mark("0193", "job 0193 (refresh of t.x)"))
+    sender.mark(mine, Mark("0193", "job 0193 (refresh of t.x)", 5.0))
     cluster.until(lambda: cluster.count("patch", "Pod") == 1)
     pod = cluster.find("Pod", "w")
     assert pod is not None

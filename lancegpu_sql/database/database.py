@@ -288,9 +288,13 @@ class Database:
     # Queries
 
     def sql(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> QueryResult:
-        """Run a query of DuckDB's SQL over the tables, each at its latest version. It may call Functions anywhere.
+        """Run SQL: queries in DuckDB's, which may call Functions anywhere, and the statements of `docs/sql.md`.
 
-        Rows are computed when they are asked for. A query that needs a worker is a job of the kind ``query`` from then on:
+        A query reads each table at its latest version; a statement that writes to one is one commit. A text with a
+        statement that is not understood is refused as a whole; of several statements those behind one that fails are not
+        run.
+
+        Rows of a query are computed when they are asked for. A query that needs a worker is a job of the kind ``query`` from then on:
         `list_jobs` shows it and `cancel_job` ends it, as does `QueryResult.cancel` or Ctrl-C.
 
         Parameters
@@ -302,19 +306,23 @@ class Database:
 
         Raises
         ------
+        ParseError
+            A statement is not understood: `line`, `column` and `expected` say where, and what could stand there.
         InvalidQuery
-            It does not parse, bind or run; or it would write.
+            It does not bind or run.
         """
+        # DuckDB and what reads statements are loaded by the first query.
+        from lancegpu_sql.database import statements
+
         tables = self._services.tables
         if self._session is None:
-            # DuckDB is loaded by the first query.
             from lancegpu_sql.database.query_runs import QueryRuns
             from lancegpu_sql.query.session import QuerySession
 
             self._session = QuerySession(
                 lambda name: tables.open(name) if tables.exists(name) else None, tables.names, QueryRuns(self._services)
             )
-        return self._session.sql(arguments.text(text, "the query"), parameters)
+        return statements.run(self._services, self._session, arguments.text(text, "the query"), parameters)
 
     # Jobs
 

@@ -34,6 +34,27 @@ def add_sql_columns(snapshot: Snapshot, expressions: Mapping[str, str]) -> Snaps
     return until_committed(attempt)
 
 
+def add_empty_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> Snapshot:
+    """Add a plain column that is null in every row; no data is written.
+
+    Raises
+    ------
+    InvalidName, AlreadyExists
+    InvalidData
+        Lance stores no such type.
+    """
+    check_column_names([name])
+
+    def attempt() -> Snapshot:
+        latest = snapshot.latest()
+        check_free(latest.name, latest.full_schema.names, [name])
+        with lance_errors(latest.name):
+            latest.dataset.add_columns(pa.field(name, data_type))
+        return latest.latest()
+
+    return until_committed(attempt)
+
+
 def drop_columns(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
     """Drop columns; the proof of computed ones goes with the last of them.
 

@@ -1,0 +1,120 @@
+"""What carrying out a statement needs: the database, the session, and the tables that names mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import ColumnNotFound, TableNotFound
+from lancegpu_sql.query.relation import TableRelation
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.session import Parameters, QuerySession
+from lancegpu_sql.sql.names import choose, fold
+from lancegpu_sql.sql.statements.model import Name, Options, Statement, Value
+from lancegpu_sql.sql.statements.options import known
+from lancegpu_sql.tables.snapshot import Snapshot
+
+_OWN_CATALOGS = frozenset({"memory", "main"})
+
+
+@dataclass(frozen=True)
+class Context:
+    """One statement's surroundings.
+
+    Attributes
+    ----------
+    text
+        The whole text that it stands in, for places in it.
+    parameters
+        Values for its ``?``, ``$1`` or ``$name``.
+    """
+
+    services: Services
+    session: QuerySession
+    text: str
+    parameters: Parameters | None
+
+    # Names
+
+    def is_ours(self, name: Name) -> bool:
+        """Whether a table of this name is, or would be, the database's: neither the session's nor another database's."""
+        if len(name) > 1 and fold(name[0]) not in _OWN_CATALOGS:
+            return False
+        return all(fold(name[-1]) != fold(made) for made in self.session.made())
+
+    def table_name(self, name: Name) -> str | None:
+        """The table of the database that a name means, if there is one."""
+        return self.session.table_named(name[-1]) if self.is_ours(name) else None
+
+    def snapshot(self, name: Name) -> Snapshot:
+        """The latest version of the table that a name means.
+
+        Raises
+        ------
+        TableNotFound
+        """
+        meant = self.table_name(name)
+        if meant is None:
+            raise TableNotFound(self.session.no_table(name[-1]).message, table=name[-1])
+        return self.services.tables.open(meant)
+
+    def options(self, given: Options, names: Iterable[str]) -> dict[str, Value]:
+        """Options as a mapping; an unknown one is refused with its place."""
+        return known(self.text, given, names)
+
+    # Running
+
+    def engine(self, statement: Statement) -> QueryResult:
+        """Give a statement to DuckDB as written."""
+        return self.session.sql(statement.text, self.parameters)
+
+    def column_types(self, snapshot: Snapshot) -> dict[str, str | None]:
+        """DuckDB's type of each column that a statement may write; None where Arrow knows better."""
+        computed = {column.column for column in snapshot.computed}
+        result = self.session.query('FROM "lancegpu rows"', given={"lancegpu rows": TableRelation(snapshot)})
+        return {
+            name: None if kind.startswith("ENUM") else kind
+            for name, kind in zip(result.columns, result.types, strict=True)
+            if name not in computed
+        }
+
+    # Results
+
+    def count(self, rows: int) -> QueryResult:
+        """What a statement that writes gives: how many rows."""
+        return self.session.fixed(pa.table({"Count": pa.array([rows], pa.int64())}))
+
+    def done(self) -> QueryResult:
+        """What a statement gives that has nothing to tell."""
+        return self.session.fixed(pa.table({"Success": pa.array([], pa.bool_())}))
+
+    def rows(self, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> QueryResult:
+        """Rows as a result."""
+        return self.session.fixed(pa.Table.from_pylist(list(rows), schema=schema))
+
+
+def column_of(snapshot: Snapshot, written: str) -> str:
+    """The column that a written name means.
+
+    Raises
+    ------
+    ColumnNotFound
+    """
+    meant = choose(written, snapshot.schema.names)
+    if meant is None:
+        raise ColumnNotFound(
+            f"Table {snapshot.name!r} has no column {written!r}; its columns are {', '.join(snapshot.schema.names)}.",
+            table=snapshot.name,
+            column=written,
+        )
+    return meant
+
+
+def as_json(value: Any) -> str | None:
+    """A value of any shape as text in a column; None for none."""
+    return None if value is None else json.dumps(value, default=str, ensure_ascii=False)

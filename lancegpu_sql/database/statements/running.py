@@ -1,0 +1,112 @@
+"""Runs a text: each statement by whoever carries its kind out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.statements import changing, columns, functions, jobs, tables
+from lancegpu_sql.database.statements.context import Context
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.session import Parameters, QuerySession
+from lancegpu_sql.sql.statements import model, split
+
+Carried = Callable[[Context, Any], QueryResult]
+
+
+def run(services: Services, session: QuerySession, text: str, parameters: Parameters | None = None) -> QueryResult:
+    """Run a text of one or more statements; return the result of the last.
+
+    A text with a statement that is not understood is refused as a whole. Of several statements those behind one that fails
+    are not run; the error says which it was (`statement`, from 1, and the line it begins on).
+
+    Parameters
+    ----------
+    parameters
+        Values for ``?``, ``$1`` or ``$name`` in the last statement.
+
+    Raises
+    ------
+    ParseError
+        A statement is not understood; nothing was run.
+    """
+    statements = split(text)
+    if not statements:
+        raise InvalidQuery("There is no statement to run.")
+    result = None
+    for number, statement in enumerate(statements, start=1):
+        given = parameters if number == len(statements) else None
+        try:
+            result = carry_out(Context(services, session, text, given), statement)
+        except LanceGpuError as exc:
+            if len(statements) == 1:
+                raise
+            where = f"Statement {number} of {len(statements)}, at line {statement.place.line}"
+            raise type(exc)(f"{where}: {exc.message}", **{**exc.facts, "statement": number}) from exc
+    assert result is not None
+    return result
+
+
+def carry_out(context: Context, statement: model.Statement) -> QueryResult:
+    """Carry one statement out."""
+    return _CARRIED[type(statement)](context, statement)
+
+
+def _query(context: Context, statement: model.Statement) -> QueryResult:
+    return context.engine(statement)
+
+
+def _explain(context: Context, statement: model.Explain) -> QueryResult:
+    inner = statement.statement
+    if not isinstance(inner, model.Query | model.Engine | model.Describe):
+        raise InvalidQuery(
+            "EXPLAIN tells how a query runs: give it the query that the statement holds, without the statement."
+        )
+    return context.engine(statement)
+
+
+def _transaction(context: Context, statement: model.Transaction) -> QueryResult:  # noqa: ARG001 - one shape for all
+    raise InvalidQuery(
+        "Each statement is a transaction of its own here, with one commit for each table it writes: leave BEGIN, COMMIT and "
+        "ROLLBACK out. MERGE INTO does several things to a table at once."
+    )
+
+
+_CARRIED: Mapping[type[model.Statement], Carried] = {
+    model.Query: _query,
+    model.Engine: _query,
+    model.Describe: _query,
+    model.Explain: _explain,
+    model.Transaction: _transaction,
+    model.CreateFunction: functions.create,
+    model.CreateFunctionFromFile: functions.create_from_file,
+    model.ShowFunctions: functions.show,
+    model.DescribeFunction: functions.describe,
+    model.DropFunction: functions.drop,
+    model.CreateTable: tables.create,
+    model.CreateTableAs: tables.create_as,
+    model.Insert: tables.insert,
+    model.DropTable: tables.drop,
+    model.ShowTables: tables.show,
+    model.Update: changing.update,
+    model.Delete: changing.delete,
+    model.Merge: changing.merge,
+    model.AddComputedColumn: columns.add_computed,
+    model.AddColumn: columns.add,
+    model.SetColumnFunction: columns.set_function,
+    model.SetColumnType: columns.set_type,
+    model.DropColumn: columns.drop,
+    model.RenameColumn: columns.rename,
+    model.RefreshColumn: columns.refresh,
+    model.ShowColumnsStatus: columns.show_status,
+    model.ShowGpuClasses: jobs.show_gpu_classes,
+    model.ShowJobs: jobs.show,
+    model.DescribeJob: jobs.describe,
+    model.ShowErrors: jobs.show_errors,
+    model.ShowEvents: jobs.show_events,
+    model.CancelJob: jobs.cancel,
+    model.PauseJob: jobs.pause,
+    model.ResumeJob: jobs.resume,
+}

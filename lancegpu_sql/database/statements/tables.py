@@ -1,0 +1,169 @@
+"""CREATE TABLE, INSERT, DROP TABLE and SHOW TABLES carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import pyarrow as pa
+
+from lancegpu_sql.database.statements.context import Context, column_of
+from lancegpu_sql.errors import AlreadyExists, InvalidData, InvalidQuery, TableNotFound
+from lancegpu_sql.query.casting import cast_rows
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.refresh.target import proofs_of_table
+from lancegpu_sql.sql.names import quote
+from lancegpu_sql.sql.statements import model
+from lancegpu_sql.tables import changes
+from lancegpu_sql.tables.fitting import refuse_computed
+from lancegpu_sql.tables.snapshot import Snapshot
+
+
+class Counted:
+    """A stream of rows that knows how many have passed."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.rows = 0
+        self.reader = pa.RecordBatchReader.from_batches(reader.schema, self._passed(reader))
+
+    def _passed(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            self.rows += batch.num_rows
+            yield batch
+
+
+def create(context: Context, statement: model.CreateTable) -> QueryResult:
+    """Make an empty table."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    mode = _mode(context, statement)
+    if mode is not None:
+        columns = ", ".join(f"CAST(NULL AS {each.type}) AS {quote(each.name)}" for each in statement.columns)
+        found = context.session.query(f"SELECT {columns} LIMIT 0").to_arrow().schema
+        nullable = [each.nullable for each in statement.columns]
+        schema = pa.schema([_stored(field).with_nullable(empty) for field, empty in zip(found, nullable, strict=True)])
+        context.services.tables.create(_new_name(context, statement.table), schema.empty_table().to_reader(), mode)
+    return context.done()
+
+
+def create_as(context: Context, statement: model.CreateTableAs) -> QueryResult:
+    """Make a table of a query's rows."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    mode = _mode(context, statement)
+    if mode is None:
+        return context.count(0)
+    result = context.session.query(statement.query, context.parameters)
+    names = statement.columns or tuple(result.columns)
+    if len(names) != len(result.columns):
+        raise InvalidQuery(f"The table is to have {len(names)} columns, but the query gives {len(result.columns)}.")
+    if not statement.with_data:
+        result = context.session.query(f"SELECT * FROM (\n{statement.query}\n) LIMIT 0", context.parameters)  # noqa: S608
+    with result.to_reader() as reader:
+        counted = Counted(_storable(reader, names))
+        context.services.tables.create(_new_name(context, statement.table), counted.reader, mode)
+    return context.count(counted.rows)
+
+
+def insert(context: Context, statement: model.Insert) -> QueryResult:
+    """Add a query's rows to a table, cast to its types as DuckDB casts what it inserts."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    snapshot = context.snapshot(statement.table)
+    types = context.column_types(snapshot)
+    if statement.query is None:
+        counted = Counted(_one_empty_row(snapshot))
+        changes.add(snapshot, counted.reader)
+        return context.count(counted.rows)
+    result = context.session.query(statement.query, context.parameters)
+    names = _written(snapshot, statement, list(types), result.columns)
+    refuse_computed(snapshot, names)
+    casts = [None if types[name] == kind else types[name] for name, kind in zip(names, result.types, strict=True)]
+    with result.to_reader() as reader:
+        counted = Counted(cast_rows(reader, names, casts))
+        changes.add(snapshot, counted.reader)
+    return context.count(counted.rows)
+
+
+def drop(context: Context, statement: model.DropTable) -> QueryResult:
+    """Remove a table with all its versions."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    name = context.table_name(statement.table)
+    if name is None and not statement.if_exists:
+        raise TableNotFound(context.session.no_table(statement.table[-1]).message, table=statement.table[-1])
+    if name is not None:
+        context.services.tables.drop(name, missing_ok=statement.if_exists)
+        context.services.catalog.drop_proofs_under(proofs_of_table(name))
+    return context.done()
+
+
+def show(context: Context, statement: model.ShowTables) -> QueryResult:
+    """List the tables, and what the session made."""
+    return context.engine(statement)
+
+
+def _mode(
+    context: Context, statement: model.CreateTable | model.CreateTableAs
+) -> Literal["create", "overwrite"] | None:
+    """How to create the table; None where it is there and is to stay."""
+    known = context.table_name(statement.table)
+    if known is None:
+        return "create"
+    if statement.if_not_exists:
+        return None
+    if not statement.replace:
+        raise AlreadyExists(
+            f"There is a table {known!r}: write CREATE OR REPLACE TABLE, or CREATE TABLE IF NOT EXISTS.", table=known
+        )
+    return "overwrite"
+
+
+def _new_name(context: Context, name: model.Name) -> str:
+    """The name as it is spelled already, where it is taken."""
+    return context.table_name(name) or name[-1]
+
+
+def _stored(field: pa.Field) -> pa.Field:
+    """A column of a query as a table keeps it: one of nothing but nulls is INTEGER, as in DuckDB."""
+    return field.with_type(pa.int32()) if pa.types.is_null(field.type) else field
+
+
+def _storable(reader: pa.RecordBatchReader, names: Sequence[str]) -> pa.RecordBatchReader:
+    fields = [_stored(field).with_name(name) for field, name in zip(reader.schema, names, strict=True)]
+    schema = pa.schema(fields)
+    if schema.types == reader.schema.types and schema.names == reader.schema.names:
+        return reader
+    return pa.RecordBatchReader.from_batches(
+        schema,
+        (
+            pa.RecordBatch.from_arrays(
+                [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
+            )
+            for batch in reader
+        ),
+    )
+
+
+def _written(snapshot: Snapshot, statement: model.Insert, plain: Sequence[str], given: Sequence[str]) -> list[str]:
+    """The column of the table for each column of the query."""
+    if statement.by_name:
+        return [column_of(snapshot, name) for name in given]
+    names = [column_of(snapshot, name) for name in statement.columns] or list(plain)
+    if len(names) != len(given):
+        raise InvalidData(
+            f"{'The statement names' if statement.columns else f'Table {snapshot.name!r} takes'} {len(names)} columns "
+            f"({', '.join(names)}), but the query gives {len(given)}.",
+            table=snapshot.name,
+        )
+    return names
+
+
+def _one_empty_row(snapshot: Snapshot) -> pa.RecordBatchReader:
+    computed = {column.column for column in snapshot.computed}
+    schema = pa.schema([field for field in snapshot.schema if field.name not in computed])
+    missing = [field.name for field in schema if not field.nullable]
+    if missing:
+        raise InvalidData(f"Table {snapshot.name!r}: column {missing[0]!r} cannot be null.", table=snapshot.name)
+    columns = [pa.nulls(1, field.type) for field in schema]
+    return pa.RecordBatchReader.from_batches(schema, [pa.RecordBatch.from_arrays(columns, schema=schema)])

@@ -16,7 +16,7 @@ _NOT_HERE = {
 }
 _METHODS = {
     "INSERT": "table.add(rows)",
-    "COPY": "table.add(rows)",
+    "COPY": "INSERT INTO the table FROM 'file.csv', or table.add(rows)",
     "UPDATE": "table.update(...)",
     "DELETE": "table.delete(where)",
     "TRUNCATE": "table.delete('true')",
@@ -24,14 +24,8 @@ _METHODS = {
     "ALTER": "table.add_columns(...), table.alter_column(...) or table.drop_columns(...)",
     "DROP": "db.drop_table(name)",
 }
-# What DuckDB keeps by name, and what to write for it.
-_KEPT_KINDS = {
-    "TABLE": "db.create_table(name, data) makes a table; CREATE TEMP TABLE keeps rows for this session",
-    "VIEW": "CREATE TEMP VIEW keeps a query for this session",
-    "MACRO": "CREATE TEMP MACRO keeps one for this session",
-    "FUNCTION": "db.create_function(f) registers a Python Function; CREATE TEMP MACRO keeps an expression for this session",
-    "SEQUENCE": "CREATE TEMP SEQUENCE keeps one for this session",
-}
+# What DuckDB keeps by name, for the session.
+_KEPT_KINDS = frozenset({"TABLE", "VIEW", "MACRO", "FUNCTION", "SEQUENCE"})
 _OWN_CATALOGS = frozenset({"memory", "main", "temp"})
 # They say where names are looked up, which is this session's affair.
 _FIXED_SETTINGS = frozenset({"schema", "search_path", "use"})
@@ -59,14 +53,15 @@ def check_write(write: Write, *, made: Sequence[str], table: Callable[[str], str
         return  # it names nothing, or something in another database that the user attached
     name = write.target[-1]
     if write.verb == "CREATE" and write.kind in _KEPT_KINDS:
-        if not write.temporary:
-            raise InvalidQuery(f"{write.title} is not done in SQL yet: {_KEPT_KINDS[write.kind]}.")
-        if len(write.target) > 1:
-            raise InvalidQuery(f"Write the name of a TEMP {write.kind.lower()} alone: {name}.")
-        if write.kind in {"TABLE", "VIEW"} and table(name) is not None:
+        if write.kind == "TABLE" and not write.temporary:
             raise InvalidQuery(
-                f"There is a table {table(name)!r} already; give the TEMP {write.kind.lower()} another name."
+                "A session makes TEMP tables only: CREATE TEMP TABLE keeps rows for this session, db.sql and db.create_table "
+                "make tables of the database."
             )
+        if len(write.target) > 1:
+            raise InvalidQuery(f"Write the name of a {write.kind.lower()} of this session alone: {name}.")
+        if write.kind in {"TABLE", "VIEW"} and table(name) is not None:
+            raise InvalidQuery(f"There is a table {table(name)!r} already; give the {write.kind.lower()} another name.")
         return
     if write.kind not in {"TABLE", "VIEW", "INDEX"} or any(fold(name) == fold(other) for other in made):
         return
@@ -74,7 +69,7 @@ def check_write(write: Write, *, made: Sequence[str], table: Callable[[str], str
     if meant is not None:
         method = _METHODS.get(write.verb)
         raise InvalidQuery(
-            f"{write.title} on table {meant!r} is not done in SQL yet"
+            f"{write.title} on table {meant!r} is not done here"
             + (f": use {method}." if method else "; use the table's methods.")
         )
 

@@ -51,6 +51,7 @@ def _print_waiting(record: JobRecord, waiting_on: WaitingOn) -> None:
         }
     )
     _print_holders(waiting_on.detail)
+    _print_backups(waiting_on.detail)
     _print_evidence(waiting_on.detail)
 
 
@@ -63,6 +64,17 @@ def _print_holders(detail: Mapping[str, Any]) -> None:
         print()
         rows = [[", ".join(one.get("devices") or ()), one.get("owner"), _process(one)] for one in holders]
         print_rows(["devices", "held by", "process"], rows)
+
+
+def _print_backups(detail: Mapping[str, Any]) -> None:
+    """Print why none of the classes can have it that may be used instead."""
+    from lancegpu_sql.cli.output import print_rows
+
+    backups = [one for one in detail.get("backups") or () if isinstance(one, Mapping)]
+    if backups:
+        print()
+        rows = [[one.get("gpu_class"), one.get("reason"), one.get("message")] for one in backups]
+        print_rows(["backup class", "reason", "message"], rows)
 
 
 def _print_evidence(detail: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,12 @@ def test_it_tells_who_holds_the_devices_of_this_machine(waiting: Any, capsys: py
     holder = {"owner": "job 7", "devices": ["d0"], "pid": 1, "worker_pid": 4711}
     assert main(["why", waiting(**waits_on(detail={"holders": [holder]}))]) == 0
     assert "d0       job 7    4711" in capsys.readouterr().out
+
+
+def test_it_tells_of_the_backup_classes_that_were_tried(waiting: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    backup = {"gpu_class": "a100", "reason": "in_use", "message": "all 2 devices are in use"}
+    assert main(["why", waiting(**waits_on(detail={"backups": [backup]}))]) == 0
+    assert re.search(r"^a100 +in_use +all 2 devices are in use$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_programs_get_it_as_json(waiting: Any, capsys: pytest.CaptureFixture[str]) -> None:

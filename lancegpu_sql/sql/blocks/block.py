@@ -190,7 +190,7 @@ class Block:
             has_subquery(part) or is_star(part) or any(map(is_unknown, own_nodes(part))) for part in call.expressions
         ):
             return None
-        if self.marked.is_deterministic(call) and not self.refs(call):
+        if self.marked.is_deterministic(call) and not self._varies(call):
             return None  # made once, wherever it stands
         if not call.expressions:
             return None
@@ -220,6 +220,11 @@ class Block:
         if any(not self._may_be_mask(condition) for condition in conditions):
             return None
         return Occurrence(call, target, key, index, in_aggregate, in_window, tuple(conditions))
+
+    def _varies(self, call: exp.Expr) -> bool:
+        if self.refs(call) or is_volatile(call):
+            return True
+        return any(isinstance(node, exp.Window) or is_aggregate(node) for node in own_nodes(call))
 
     def _may_be_mask(self, condition: exp.Expr) -> bool:
         return self.may_be_copied(condition) and not any(map(is_unknown, own_nodes(condition)))

@@ -12,13 +12,17 @@ from lancegpu_sql.sql.blocks.scopes import tables_named, visible_ctes, with_ctes
 from lancegpu_sql.sql.names import fold
 
 
-def taken_along(part: exp.Query, place: exp.Query, tree: exp.Expr) -> tuple[list[exp.CTE], list[exp.CTE]]:
+def taken_along(
+    part: exp.Query, place: exp.Query, tree: exp.Expr, stages: set[str]
+) -> tuple[list[exp.CTE], list[exp.CTE]]:
     """The CTEs that a part of the tree needs, in order, and those of them that nothing else needs.
 
     Parameters
     ----------
     part
         A copy of what stands in `place`, or of some of it.
+    stages
+        The relations that can be read once.
 
     Raises
     ------
@@ -35,7 +39,7 @@ def taken_along(part: exp.Query, place: exp.Query, tree: exp.Expr) -> tuple[list
         inside = sum(tables_named(query, cte.alias) for query in (part, *(other.this for other in only_here)))
         if tables_named(tree, cte.alias) - itself == inside:
             only_here.append(cte)
-        elif not _gives_the_same_again(cte):
+        elif not _gives_the_same_again(cte, stages):
             raise NotPlanned(f"the CTE {cte.alias} is read elsewhere too")
     return needed, only_here
 
@@ -68,8 +72,10 @@ def materialize(query: exp.Query, stages: set[str]) -> None:
                     cte.set("materialized", True)
 
 
-def _gives_the_same_again(cte: exp.CTE) -> bool:
+def _gives_the_same_again(cte: exp.CTE, stages: set[str]) -> bool:
     body = cte.this
+    if any(table.name in stages for table in body.find_all(exp.Table)):
+        return False
     if cte.args.get("materialized") or markers_in(body) or is_volatile(body) or tables_named(body, cte.alias):
         return False
     unsteady = (exp.Limit, exp.Offset, exp.TableSample, exp.Window, exp.Distinct, exp.Group)

@@ -43,8 +43,6 @@ def check_place(select: exp.Select, written: AsWritten, tree: exp.Expr) -> None:
         With the reason.
     """
     node: exp.Expr = select
-    if isinstance(select.parent, exp.Exists):
-        pass
     while True:
         if isinstance(node, exp.Select) and written.columns(node) is None:
             raise NotPlanned("it stands in a subquery that is run for each row of another query")
@@ -63,20 +61,22 @@ def check_place(select: exp.Select, written: AsWritten, tree: exp.Expr) -> None:
         node = parent
 
 
-def is_read(select: exp.Select, item: exp.Expr, tree: exp.Expr) -> bool:
+def is_read(select: exp.Select, column: str, tree: exp.Expr) -> bool:
     """Whether a column of a derived table or CTE may be read; False only where it is certain that it is not."""
     if isinstance(select.parent, exp.Exists):
         return False
     around = select.parent
-    if not isinstance(around, (exp.Subquery, exp.CTE)) or not item.alias_or_name or select.args.get("distinct"):
+    if not isinstance(around, (exp.Subquery, exp.CTE)) or select.args.get("distinct"):
         return True
     if isinstance(around, exp.Subquery) and not isinstance(around.parent, (exp.From, exp.Join)):
         return True
     alias = around.args.get("alias")
-    if alias is None or alias.args.get("columns") or any(join.method == "NATURAL" for join in tree.find_all(exp.Join)):
+    if (alias is not None and alias.args.get("columns")) or any(
+        join.method == "NATURAL" for join in tree.find_all(exp.Join)
+    ):
         return True
     inside = {id(node) for node in select.walk()}
-    names = {fold(item.alias_or_name), fold(alias.name)}
+    names = {fold(column)} | ({fold(alias.name)} if alias is not None else set())
     for node in tree.walk():
         if id(node) in inside or not isinstance(node, (exp.Star, exp.Columns, exp.Identifier)):
             continue
@@ -88,12 +88,13 @@ def is_read(select: exp.Select, item: exp.Expr, tree: exp.Expr) -> bool:
     return False
 
 
-def _names_source(node: exp.Identifier, alias: exp.Expr) -> bool:
+def _names_source(node: exp.Identifier, alias: exp.Expr | None) -> bool:
     """Whether a name is the derived table's own, or stands for it before a column or in a FROM."""
     parent = node.parent
-    if parent is alias or isinstance(parent, (exp.TableAlias, exp.Table)):
+    if isinstance(parent, (exp.TableAlias, exp.Table)):
         return True
-    return isinstance(parent, exp.Column) and node.arg_key == "table" and fold(node.name) == fold(alias.name)
+    before_column = isinstance(parent, exp.Column) and node.arg_key == "table"
+    return before_column and alias is not None and fold(node.name) == fold(alias.name)
 
 
 def _check_clause(node: exp.Expr, select: exp.Select) -> None:

@@ -25,6 +25,10 @@ class AsWritten:
         }
         self._known: dict[str, list[str] | None] = {}
 
+    def knows(self, query: exp.Query) -> bool:
+        """Whether a query stands as it was written, parts of it aside."""
+        return id(query) in self._written
+
     def columns(self, query: exp.Query) -> list[str] | None:
         """The names of a query's columns; None where it does not stand alone, such as one that reads an outer row."""
         written = self._of(query)

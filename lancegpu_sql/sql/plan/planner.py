@@ -92,6 +92,7 @@ class _Planner:
                 self._notes.append(f"in place: {self._functions_of(select)}, since {reason}")
         if not self._stages:
             raise NotPlanned("; ".join(note.partition("since ")[2] for note in self._notes) or "no row is read for it")
+        self._keep_names()
         self._check()
         names = {stage.name for stage, _ in self._stages}
         for query in (*(query for _, query in self._stages), self._tree):
@@ -109,16 +110,17 @@ class _Planner:
         check_place(select, self._written, self._tree)
         block = Block(select, number, self._marked, {stage.name for stage, _ in self._stages})
         item_names = self._item_names(select)
-        unread = [not is_read(select, item, self._tree) for item in block.items]
+        plain = not any(map(is_star, block.items))
+        unread = {
+            index for index, (name, *_) in enumerate(item_names) if plain and not is_read(select, name, self._tree)
+        }
         resolve(block, self._written)
         done = False
         while True:
             ready = tuple(
                 occurrence
                 for occurrence in _ready(block.occurrences())
-                if not (
-                    occurrence.clause == "expressions" and unread[occurrence.item] and len(unread) == len(block.items)
-                )
+                if occurrence.clause != "expressions" or occurrence.item not in unread
             )
             wanted = next(filter(None, (rule(block, ready) for rule in RULES)), None)
             if wanted is None:
@@ -132,7 +134,7 @@ class _Planner:
 
     def _cut(self, block: Block, wanted: Wanted, item_names: list[list[str]]) -> None:
         stage, inner, rest = cut(block, wanted, self._names, item_names)
-        needed, only_here = taken_along(inner, block.select, self._tree)
+        needed, only_here = taken_along(inner, block.select, self._tree, block.stages)
         self._stages.append((stage, with_taken(inner, needed)))
         drop(only_here)
         with_ = block.select.args.get("with_")
@@ -164,6 +166,18 @@ class _Planner:
         if names or not all(items):
             raise NotPlanned("its columns cannot be told apart")
         return items
+
+    def _keep_names(self) -> None:
+        """Give the columns of blocks that stay whole the names that they have, where a part of them is cut."""
+        stages = {stage.name for stage, _ in self._stages}
+        for select in list(self._tree.find_all(exp.Select)):
+            first = self._is_first(select)
+            changed = any(table.name in stages for item in select.expressions for table in item.find_all(exp.Table))
+            if not self._written.knows(select) or not (first or changed):
+                continue
+            for item, names in zip(list(select.expressions), self._item_names(select), strict=True):
+                if not is_star(item) and not isinstance(item, (exp.Alias, exp.Column)):
+                    item.replace(exp.alias_(item.copy(), names[0], quoted=True))
 
     def _is_first(self, select: exp.Select) -> bool:
         """Whether a block names the columns of the whole query."""
@@ -208,4 +222,14 @@ def _as_marker(node: exp.Expr) -> exp.Anonymous | None:
 
 def _inner_first(tree: exp.Expr) -> list[exp.Select]:
     """The blocks, each after those in it."""
-    return [node for node in reversed(list(tree.walk(bfs=False))) if isinstance(node, exp.Select)]
+    found: list[exp.Select] = []
+    pending: list[tuple[exp.Expr, bool]] = [(tree, False)]
+    while pending:
+        node, done = pending.pop()
+        if done:
+            found += [node] if isinstance(node, exp.Select) else []
+            continue
+        pending.append((node, True))
+        children = sorted(node.iter_expressions(), key=lambda child: child.arg_key != "with_")
+        pending += [(child, False) for child in reversed(children)]
+    return found

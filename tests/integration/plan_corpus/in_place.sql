@@ -1,0 +1,27 @@
+-- Every call is made in place.
+SELECT f(1);
+SELECT f(1), g(f(2)) WHERE p(1);
+VALUES (f(1), g(2)), (3, 4);
+SELECT id FROM t WHERE f(1) = 2;
+SELECT t.id FROM t JOIN u ON f(t.id) = u.id;
+SELECT t.id, u.c FROM t LEFT JOIN u ON t.id = u.id AND p(u.c // 10);
+SELECT t.id, u.c FROM t FULL JOIN u ON f(t.id) = f(u.id);
+SELECT t.id FROM t, LATERAL (SELECT f(t.a) AS n) WHERE n > 1;
+SELECT (SELECT f(t.a)) FROM t;
+SELECT id FROM t WHERE EXISTS (SELECT f(c) FROM u);
+SELECT [f(x) FOR x IN l] FROM t;
+SELECT list_filter(l, lambda x: p(x)) FROM t;
+SELECT f(COLUMNS('^(id|a)$')) FROM t;
+SELECT * REPLACE (f(b) AS b) FROM t;
+SELECT a FROM t UNION ALL SELECT id FROM u ORDER BY f(a), a;
+PIVOT (SELECT a, f(b) AS v FROM t) ON a IN (0, 1) USING sum(v);
+SELECT * FROM (SELECT a, f(b) AS v FROM t) PIVOT (sum(v) FOR a IN (0, 1));
+SELECT #1, f(a) FROM t;
+SELECT total(f(a)) FROM t LIMIT 3;
+SELECT nullif((SELECT max(f(c)) FROM u), 1);
+SELECT CASE (SELECT max(f(c)) FROM u) WHEN 1 THEN 2 WHEN 71 THEN 3 END;
+WITH c AS (SELECT f(a) AS v FROM t) SELECT 1;
+WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT f(n) FROM r WHERE n < 5) SELECT n FROM r;
+SELECT -a AS a, max(b) FROM t GROUP BY -a HAVING f(a) > 0;
+SELECT f(total(b)) FROM t;
+SELECT id FROM t WHERE list_contains([f(x) FOR x IN l], 2);

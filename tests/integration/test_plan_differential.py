@@ -1,0 +1,70 @@
+"""A plan gives what DuckDB gives for the text: values, names, types, and the order where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlglot
+from planned import Bench, Seen, sorted_rows
+
+_CORPUS = Path(__file__).with_name("plan_corpus")
+
+
+def queries(name: str) -> list[str]:
+    lines = (_CORPUS / f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return [
+        text.strip()
+        for text in "\n".join(line for line in lines if not line.startswith("--")).split(";\n")
+        if text.strip()
+    ]
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    yield bench
+    bench.connection.close()
+
+
+def assert_same(bench: Bench, text: str) -> Seen:
+    text = text.rstrip(";")
+    written, planned = bench.as_written(text), bench.planned(text)
+    assert (planned.names, planned.types) == (written.names, written.types)
+    assert sorted_rows(planned.rows) == sorted_rows(written.rows)
+    if is_ordered(text):
+        assert list(map(repr, planned.rows)) == list(map(repr, written.rows))
+    return planned
+
+
+def is_ordered(text: str) -> bool:
+    try:
+        return bool(sqlglot.parse_one(text, dialect="duckdb").args.get("order"))
+    except sqlglot.errors.SqlglotError:
+        return False
+
+
+@pytest.mark.parametrize("text", queries("lifted"))
+def test_a_query_gives_the_same_with_all_calls_in_stages(bench: Bench, text: str):
+    planned = assert_same(bench, text)
+    assert planned.plan is not None
+    assert planned.plan.stages, planned.plan.notes
+    assert planned.plan.in_place == (), planned.plan.notes
+
+
+@pytest.mark.parametrize("text", queries("partly"))
+def test_a_query_gives_the_same_with_some_calls_in_stages(bench: Bench, text: str):
+    planned = assert_same(bench, text)
+    assert planned.plan is not None
+    assert planned.plan.stages, planned.plan.notes
+    assert planned.plan.in_place
+
+
+@pytest.mark.parametrize("text", queries("in_place"))
+def test_what_cannot_be_cut_is_left_as_it_is(bench: Bench, text: str):
+    planned = assert_same(bench, text)
+    assert planned.plan is not None
+    assert planned.plan.stages == ()
+    assert planned.plan.final_sql == text.rstrip(";")
+    assert planned.plan.notes

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import lancegpu_sql as lg
+from lancegpu_sql.catalog.models import JobRecord
+from lancegpu_sql.catalog.store import Catalog
 
 LISTS = ["tables", "columns", "functions list", "classes list", "jobs list"]
 
@@ -147,3 +149,14 @@ def test_without_an_agent_the_list_says_how_one_is_started(run: Any, tmp_path: P
     assert (ran.status, ran.out) == (0, "")
     assert ran.err.startswith("There are no agents. Start one with: lancegpu agent")
     assert run("agents", "--db", str(tmp_path), "--json").json == []
+
+
+def test_a_job_tells_on_which_gpu_classes_it_ran(run: Any, tmp_path: Path):
+    run("init", "--db", str(tmp_path))
+    (place,) = tmp_path.rglob("catalog.sqlite")
+    workers = {"worker 1": {"calls": 3, "gpu_class": "l4"}, "worker 2": {"calls": 2, "gpu_class": "a100"}}
+    record = JobRecord.new("refresh_column").model_copy(update={"timings": {"phases": {}, "workers": workers}})
+    with Catalog.open(place) as catalog:
+        catalog.add_job(record)
+    shown = run("jobs", "show", record.id, "--db", str(tmp_path)).out
+    assert "GPU class l4 (1 worker), GPU class a100 (1 worker)" in shown

@@ -53,9 +53,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What is left out where there is no cluster, or no Kueue, is one line for all tests: they have this file in common."""
+    """What is left out for lack of a cluster, Kueue or real nodes is one line for all tests: they share this file."""
     report = yield
-    reasons = (Skip.NEEDS_CLUSTER, Skip.NEEDS_ROOT)
+    reasons = (Skip.NEEDS_CLUSTER, Skip.NEEDS_ROOT, Skip.NEEDS_NETWORK)
     if report.skipped and isinstance(report.longrepr, tuple) and any(one in report.longrepr[2] for one in reasons):
         report.longrepr = (__file__, 1, report.longrepr[2])
     return report

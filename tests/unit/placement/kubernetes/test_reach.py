@@ -98,11 +98,11 @@ def test_an_api_server_that_refuses_is_told_with_what_it_needs():
 
 
 def test_no_way_stays_open_after_a_refusal():
-    before = threading.active_count()
+    before = set(threading.enumerate())
     found = reach(FakeCluster(), choice="port_forward")
     with pytest.raises(ClusterForbidden):
         look(found, NOBODY)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) - before == set()
 
 
 def test_a_pod_nobody_waits_for_any_more_is_not_knocked_at():

@@ -10,7 +10,6 @@ import itertools
 import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from cluster.process_node import AddProcessNode, ProcessNode
 from cluster.real_node import RealNode
 from cluster.running import RunningCluster
 from skips import Skip
-from two_jobs import MakeJobs, left_behind, two_jobs
 from two_jobs import MakeJobs, left_behind, two_jobs
 
 # What each fixture needs to have compiled.
@@ -164,17 +162,6 @@ def real_node(cluster: RunningCluster) -> Iterator[RealNode]:
         yield node
     finally:
         node.close()
-
-
-@pytest.fixture
-def make_jobs(cluster: RunningCluster, namespace: str, tmp_path: Path) -> Iterator[MakeJobs]:
-    """``make_jobs(queue=…, …)``: two jobs whose GPU class is as the test says. Afterwards nothing of them is left."""
-    with ExitStack() as opened:
-        yield lambda **of_class: opened.enter_context(two_jobs(tmp_path, cluster.kubeconfig, namespace, of_class))
-    api = cluster.client()
-    for claim in api.list("ResourceClaim", namespace):
-        api.until("ResourceClaim", claim["metadata"]["name"], lambda found: found is None, namespace)
-    assert left_behind(api, namespace) == {}
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,19 +29,20 @@ class FunctionTypes:
         The columns that it takes.
     output
         What it gives.
+    readable_output
+        That, under a type that DuckDB has.
     """
 
     def __init__(self, version: FunctionVersion) -> None:
         self._name = version.name
         self.parameters = pa.schema([pa.field(each.name, parse_type(each.type)) for each in version.parameters])
         self.output: pa.DataType = parse_type(version.output_type)
-        self._readable_output = readable_type(self.output)
+        self.readable_output: pa.DataType = readable_type(self.output)
 
     @property
-    def readable(self) -> pa.Schema:
-        """The parameters and, last, the result under types that DuckDB has."""
-        kinds = [*self.parameters.types, self.output]
-        return pa.schema([pa.field(str(index), readable_type(kind)) for index, kind in enumerate(kinds)])
+    def readable_parameters(self) -> list[pa.DataType]:
+        """The types under which DuckDB has the parameters."""
+        return [readable_type(kind) for kind in self.parameters.types]
 
     def arguments(self, columns: Sequence[Any]) -> pa.RecordBatch:
         """Columns as DuckDB gives them, in the types of the parameters.
@@ -65,7 +66,7 @@ class FunctionTypes:
 
     def readable_values(self, values: pa.Array) -> pa.Array:
         """A Function's values under the type that DuckDB has for them."""
-        return values if values.type == self._readable_output else values.cast(self._readable_output)
+        return values if values.type == self.readable_output else values.cast(self.readable_output)
 
 
 def _one_array(column: Any) -> pa.Array:
@@ -77,20 +78,30 @@ def _one_array(column: Any) -> pa.Array:
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
 
 
+def as_booleans(array: pa.Array) -> pa.Array:
+    """Booleans as Arrow has them; DuckDB may give a byte for each."""
+    return array.storage.cast(pa.bool_()) if isinstance(array.type, pa.Bool8Type) else array
+
+
 def _as_argument(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    array = as_booleans(array)
     if array.type.equals(wanted):
         return array
-    if _holds_intervals(array.type):
+    if _holds(array.type, lambda kind: isinstance(kind, pa.BaseExtensionType)):
+        return pa.array(array.to_pylist(), wanted)
+    if _holds(array.type, pa.types.is_interval):
         if not pa.types.is_duration(wanted):
             return pa.array([_plain(value) for value in array.to_pylist()], wanted)
         array = _durations(array)
     return lossless_cast(array, wanted)
 
 
-def _holds_intervals(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_holds_intervals(kind.field(index).type) for index in range(kind.num_fields))
-    return bool(pa.types.is_interval(kind))
+def _holds(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is such a one, or has such a one in it."""
+    if wanted(kind):
+        return True
+    children = kind.num_fields if pa.types.is_nested(kind) else 0
+    return any(_holds(kind.field(index).type, wanted) for index in range(children))
 
 
 def _durations(intervals: pa.Array) -> pa.Array:

@@ -6,10 +6,12 @@ import ctypes
 import os
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import duckdb
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
 
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError, StorageError
 
@@ -25,6 +27,7 @@ _SETTINGS: dict[str, str | bool] = {
 # slow query wait for most of it. A larger one is no faster.
 STREAMING_BUFFER = "256KiB"
 
+_TYPES = "lancegpu_types"
 _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (.*?) does not exist!", re.DOTALL)
 
 
@@ -54,6 +57,15 @@ def new_cursor(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     cursor = engine.cursor()
     cursor.execute(f"SET streaming_buffer_size = '{STREAMING_BUFFER}'")
     return cursor
+
+
+def types_for(cursor: duckdb.DuckDBPyConnection, kinds: Sequence[pa.DataType]) -> list[DuckDBPyType]:
+    """The types under which DuckDB reads Arrow's."""
+    schema = pa.schema([pa.field(str(index), kind) for index, kind in enumerate(kinds)])
+    cursor.register(_TYPES, schema.empty_table())
+    types = list(cursor.sql(f"FROM {_TYPES}").types)
+    cursor.unregister(_TYPES)
+    return types
 
 
 def missing_table(error: duckdb.Error) -> str | None:

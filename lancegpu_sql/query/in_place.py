@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import duckdb
 import pyarrow as pa
@@ -13,10 +13,9 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.query.arguments import FunctionTypes
+from lancegpu_sql.query.engine import types_for
 from lancegpu_sql.query.private_names import as_written, private_name, unquoted
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, in_place
-
-_TYPES = "lancegpu_types"
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class Way:
     alone_in_try: bool = False
 
 
+Movable = Literal["none", "deterministic", "all"]
 Evaluate = Callable[[Way, pa.RecordBatch], pa.Array]
 
 
@@ -68,10 +68,6 @@ class InPlace:
         Computes one, and returns its values; raises `CaughtByTry` for a row that failed in a TRY.
     failed
         Told of any other error before DuckDB makes words of it.
-    movable
-        Whether DuckDB may move calls of deterministic Functions as it moves those of its own, and compute them while it
-        plans. Otherwise it does neither, nor pushes them below a join or before a cheap condition; but there are places
-        where it allows no such function.
     """
 
     def __init__(
@@ -80,25 +76,29 @@ class InPlace:
         known: Mapping[str, FunctionVersion],
         evaluate: Evaluate,
         failed: Callable[[BaseException], None] = lambda _error: None,
-        *,
-        movable: bool = False,
     ) -> None:
         self._maker = maker
         self._known = known
         self._signatures = signatures_of(known)
         self._evaluate = evaluate
         self._failed = failed
-        self._movable = movable
         self._callables: list[Callable[..., pa.Array]] = []  # DuckDB counts on them to live as long as its functions
         self._names: dict[str, str] = {}
         self._written: dict[str, str] = {}
 
-    def text(self, text: str) -> str:
-        """A text with the Functions' private names."""
+    def text(self, text: str, movable: Movable = "none") -> str:
+        """A text with the Functions' private names.
+
+        Parameters
+        ----------
+        movable
+            Which Functions DuckDB may move as it moves those of its own, and compute while it plans. Others it does not
+            push below a join or before a cheap condition; but there are places where it allows none such.
+        """
         calls = calls_in(text, self._signatures)
         if not calls:
             return text
-        marked = [replace(call, function=self._made(call)) for call in calls]
+        marked = [replace(call, function=self._made(call, movable)) for call in calls]
         return unquoted(in_place(text, marked, self._names), self._names.values())
 
     def as_written(self, words: str) -> str:
@@ -114,22 +114,23 @@ class InPlace:
             self._names = {}
             self._maker.close()
 
-    def _made(self, call: TextCall) -> str:
+    def _made(self, call: TextCall, movable: Movable) -> str:
         """The key of a way to call a Function, which DuckDB knows from now on."""
-        way = Way(self._known[call.function], call.in_try, call.in_try and call.alone_in_try)
-        key = f"{call.function} {way.in_try} {way.alone_in_try}"
+        version = self._known[call.function]
+        way = Way(version, call.in_try, call.in_try and call.alone_in_try)
+        # Inside of TRY DuckDB allows nothing else.
+        moves = way.in_try or movable == "all" or (movable == "deterministic" and version.deterministic)
+        key = f"{call.function} {way.in_try} {way.alone_in_try} {moves}"
         if key not in self._names:
             private = private_name(way.version.name)
-            self._make(private, way)
+            self._make(private, way, moves=moves)
             self._names[key] = private
             self._written[private] = way.version.name
         return key
 
-    def _make(self, private: str, way: Way) -> None:
+    def _make(self, private: str, way: Way, *, moves: bool) -> None:
         types = FunctionTypes(way.version)
-        self._maker.register(_TYPES, types.readable.empty_table())
-        *parameters, output = self._maker.sql(f"FROM {_TYPES}").types
-        self._maker.unregister(_TYPES)
+        *parameters, output = types_for(self._maker, [*types.readable_parameters, types.readable_output])
 
         def called(*columns: Any) -> pa.Array:
             try:
@@ -153,8 +154,7 @@ class InPlace:
             output,
             type="arrow",
             null_handling="special",
-            # Inside of TRY nothing else is allowed.
-            side_effects=not (way.in_try or (self._movable and way.version.deterministic)),
+            side_effects=not moves,
         )
 
 

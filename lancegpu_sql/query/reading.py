@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 CallKey = tuple[str, OnError]
 Bind = Callable[["FunctionReading"], Any]
 
+# A Function computes for as many rows as fill it before the first are handed out.
+_STREAMING_BUFFER = "16KiB"
 _INTERRUPT_SECONDS = 0.05
 """An interruption that comes between two steps of DuckDB is lost on it, and so is repeated."""
 
@@ -59,8 +61,6 @@ class FunctionReading:
         Of the result.
     bind
         Makes the relation that is read, in DuckDB's thread.
-    movable
-        As of `InPlace`.
     """
 
     def __init__(
@@ -71,8 +71,6 @@ class FunctionReading:
         source: FunctionSource,
         memos: Memos,
         bind: Bind,
-        *,
-        movable: bool = False,
     ) -> None:
         self._open_cursor = open_cursor
         self._memos = memos
@@ -81,8 +79,9 @@ class FunctionReading:
         self._streams: list[pa.RecordBatchReader] = []
         self._failure: BaseException | None = None
         self._closed = False
+        self.runs_as_written = True  # DuckDB shows the line that it runs, which is of no use where nobody wrote it
         self._lock = threading.Lock()
-        self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail, movable=movable)
+        self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail)
         self._run = source.open_run(text, self.cancel)
         self._aside = Aside("lancegpu query")
         try:
@@ -105,16 +104,20 @@ class FunctionReading:
             What a Function raised comes out as itself.
         """
         result = self._do(lambda: work(self._relation))
-        if isinstance(result, pa.RecordBatchReader):
-            self._streams.append(result)
-        return result
+        return self.keep(result) if isinstance(result, pa.RecordBatchReader) else result
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A further connection for this reading, which is closed with it."""
         cursor = self._open_cursor()
+        cursor.execute(f"SET streaming_buffer_size = '{_STREAMING_BUFFER}'")
         with self._lock:
             self._cursors.append(cursor)
         return cursor
+
+    def keep(self, stream: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        """Close a stream of DuckDB's with the reading, before the connection that it comes from."""
+        self._streams.append(stream)
+        return stream
 
     def calls_of(self, version: FunctionVersion, on_error: OnError) -> FunctionCalls:
         """The way to compute a Function, which the first row opens."""
@@ -126,6 +129,13 @@ class FunctionReading:
                 memo = self._memos.of(version, on_error)
                 self._calls[key] = self._run.calls(version, on_error=on_error, memo=memo)
             return self._calls[key]
+
+    def release(self, version: FunctionVersion, on_error: OnError) -> None:
+        """Give the workers of a Function back before the reading ends; one that needs it after all asks anew."""
+        with self._lock:
+            calls = self._calls.pop((version.digest, on_error), None)
+        if calls is not None:
+            calls.close()
 
     def cancel(self) -> None:
         """End the reading from another thread: it raises `Cancelled`."""
@@ -165,7 +175,7 @@ class FunctionReading:
 
     def _leave(self) -> None:
         self._relation = None
-        for stream in self._streams:
+        for stream in reversed(self._streams):  # a later one reads those before it
             stream.close()  # until then DuckDB's threads may be at work for it
         for cursor in self._cursors:
             cursor.close()
@@ -196,7 +206,8 @@ class FunctionReading:
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, duckdb.Error | OSError):
             told = error_for(error)
-            return type(told)(self.functions.as_written(told.message), **told.facts)
+            said = told.message if self.runs_as_written else told.message.partition("\n\nLINE ")[0]
+            return type(told)(self.functions.as_written(said), **told.facts)
         return error
 
     def _evaluate(self, way: Way, arguments: pa.RecordBatch) -> pa.Array:

@@ -160,7 +160,7 @@ def test_try_gives_null_for_the_whole_expression(session: QuerySession):
     ("query", "said"),
     [
         ("SELECT size(id) FROM docs", r"size\(BIGINT\)"),
-        ("SELECT size(text) + 'x' FROM docs", r"LINE 1: SELECT size\(text\) \+ 'x'"),
+        ("SELECT [size(t) + 'x' FOR t IN [text]] FROM docs", r"LINE 1: SELECT \[size\(t\) \+ 'x'"),
         ("SELECT size(nothing) FROM docs", '"nothing" not found'),
         ("SELECT size() FROM docs", "lacks 'text'"),
         ("SELECT size(txt := text) FROM docs", "no parameter 'txt'"),
@@ -173,7 +173,7 @@ def test_what_does_not_bind_is_told_in_the_words_of_the_text(session: QuerySessi
 
 def test_a_caret_points_into_the_text_as_written(session: QuerySession):
     with pytest.raises(InvalidQuery) as raised:
-        session.sql("SELECT size(text),\n size(text) + 'x' FROM docs").fetchall()
+        session.sql("SELECT [size(t) FOR t IN [text]],\n [size(t) + 'x' FOR t IN [text]] FROM docs").fetchall()
     line, caret = raised.value.message.splitlines()[-2:]
     assert line[caret.index("^") :].startswith("'x'")
 

@@ -1,0 +1,143 @@
+"""The rows of a stage: batches of its input, to which the values of calls are added, many in flight, in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lancegpu_sql.query.arguments import FunctionTypes, as_booleans
+from lancegpu_sql.query.functions import Values
+from lancegpu_sql.sql.stages import Stage
+
+INPUT_ROWS = 2_048
+"""Of one batch of a stage's input: as many as DuckDB has at a time, so that the first do not wait for more."""
+
+_MOST_ROWS_AT_ONCE = 32_768
+_MOST_IN_FLIGHT = 8
+
+
+@dataclass(frozen=True)
+class StageCall:
+    """A call of a stage, ready to be made.
+
+    Attributes
+    ----------
+    arguments, mask
+        Columns of the input; a call without a mask is made for every row.
+    types
+        Of the Function.
+    submit
+        Asks for the values of some rows.
+    """
+
+    arguments: tuple[str, ...]
+    mask: str | None
+    types: FunctionTypes
+    submit: Callable[[pa.RecordBatch], Values]
+
+
+def output_schema(stage: Stage, source: pa.Schema, types: Mapping[str, FunctionTypes]) -> pa.Schema:
+    """The columns of a stage: those that are handed on, and one for each call."""
+    carried = [source.field(name) for name in stage.carried]
+    return pa.schema([*carried, *(pa.field(call.result, types[call.function].readable_output) for call in stage.calls)])
+
+
+class StageRows:
+    """Reads the input ahead of the results by a window that begins with one small batch and grows with each that is taken.
+
+    So the first rows come soon, and a reader that stops early has made few calls; later calls are large. At most
+    `pending_bytes` of input, and one batch, wait for their results.
+    """
+
+    def __init__(
+        self,
+        carried: Sequence[str],
+        source: pa.RecordBatchReader,
+        calls: Sequence[StageCall],
+        schema: pa.Schema,
+        *,
+        pending_bytes: int,
+    ) -> None:
+        self._carried = list(carried)
+        self._source = source
+        self._calls = calls
+        self._schema = schema
+        self._pending_bytes = pending_bytes
+        self._chunk_rows = INPUT_ROWS
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        pending: deque[_Pending] = deque()
+        waiting_bytes, in_flight = 0, 1
+        for batch in self._chunks():
+            pending.append(self._asked(batch))
+            waiting_bytes += batch.nbytes
+            while pending and (len(pending) >= in_flight or waiting_bytes > self._pending_bytes):
+                first = pending.popleft()
+                waiting_bytes -= first.nbytes
+                yield self._rows(first)
+                if in_flight < _MOST_IN_FLIGHT:
+                    in_flight += 1
+                else:
+                    self._chunk_rows = min(2 * self._chunk_rows, _MOST_ROWS_AT_ONCE)
+        while pending:
+            yield self._rows(pending.popleft())
+
+    def _chunks(self) -> Iterator[pa.RecordBatch]:
+        """The batches of the input, joined to as many rows as are to be asked for at once."""
+        gathered: list[pa.RecordBatch] = []
+        for batch in self._source:
+            gathered.append(batch)
+            if sum(each.num_rows for each in gathered) >= self._chunk_rows:
+                yield gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
+                gathered = []
+        if gathered:
+            yield pa.concat_batches(gathered)
+
+    def _asked(self, batch: pa.RecordBatch) -> _Pending:
+        asked = [_ask(call, batch) for call in self._calls]
+        return _Pending(batch.select(self._carried), asked, batch.nbytes)
+
+    def _rows(self, pending: _Pending) -> pa.RecordBatch:
+        values = [
+            call.types.readable_values(_spread(asked)) for call, asked in zip(self._calls, pending.asked, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays([*pending.carried.columns, *values], schema=self._schema)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Values on their way, and for which rows they are; None for all."""
+
+    values: Values
+    rows: pa.Array | None
+
+
+@dataclass(frozen=True)
+class _Pending:
+    carried: pa.RecordBatch
+    asked: list[_Asked]
+    nbytes: int
+
+
+def _ask(call: StageCall, batch: pa.RecordBatch) -> _Asked:
+    rows = None
+    if call.mask is not None:
+        mask = pc.fill_null(as_booleans(batch.column(call.mask)), False)
+        if mask.true_count < len(mask):
+            rows = mask
+            batch = batch.filter(mask)
+    arguments = call.types.arguments([batch.column(name) for name in call.arguments])
+    return _Asked(call.submit(arguments), rows)
+
+
+def _spread(asked: _Asked) -> pa.Array:
+    """One value a row, null for rows that were not asked for."""
+    values = asked.values.result()
+    if asked.rows is None:
+        return values
+    places = pc.subtract(pc.cumulative_sum(asked.rows.cast(pa.int64())), 1)
+    return values.take(pc.if_else(asked.rows, places, None))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +17,8 @@ KUEUE_GATE_PREFIX = "kueue.x-k8s.io/"
 class WorkloadView:
     """One Workload: what Kueue knows of a pod.
 
-    `owner_uids` are the pods (or jobs) that it stands for, `reserved_in` the ClusterQueue whose quota it has.
+    `owner_uids` are the pods (or jobs) that it stands for, `reserved_in` the ClusterQueue whose quota it has, and
+    `requests` what is asked of the quota, in thousandths: Kueue may leave resources out, or count devices of claims in.
     """
 
     name: str
@@ -26,6 +28,7 @@ class WorkloadView:
     active: bool = True
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     reserved_in: str = ""
+    requests: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,10 @@ class ClusterQueueView:
 def workload_view(obj: object) -> WorkloadView:
     """Read a Workload."""
     metadata, spec = mapping(obj, "metadata"), mapping(obj, "spec")
+    requests: Counter[str] = Counter()
+    for one in entries(mapping(obj, "status").get("resourceRequests")):
+        for name, value in mapping(one, "resources").items():
+            requests[str(name)] += parse_quantity(value) or 0
     return WorkloadView(
         name=text(metadata.get("name")),
         namespace=text(metadata.get("namespace")),
@@ -85,6 +92,7 @@ def workload_view(obj: object) -> WorkloadView:
         active=spec.get("active") is not False,
         conditions=conditions_of(mapping(obj, "status")),
         reserved_in=text(mapping(obj, "status", "admission").get("clusterQueue")),
+        requests=dict(requests),
     )
 
 

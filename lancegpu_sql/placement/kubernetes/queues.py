@@ -86,7 +86,7 @@ def queue_evidence(case: Case) -> dict[str, Any] | None:
         for group in (queue.groups if queue is not None else ())
         for one in group
         for resource, nominal in one.nominal.items()
-        if case.pod.requests.get(resource, 0)
+        if _asked(case).get(resource, 0)
     ]
     return {"name": name, "cluster_queue": queue.name if queue is not None else None, "quota": quota}
 
@@ -187,7 +187,7 @@ def _full(case: Case, name: str, queue: ClusterQueueView, lacks: tuple[str, ...]
             who = _who(case, queue, resource, held)
             return Verdict("quota", f"{head}: {used}{flavor} {are} in use{who}; {ends}", True, lacks)
     covered = {resource for group in queue.groups for one in group for resource in one.nominal}
-    beyond = [one for one, need in case.pod.requests.items() if need and one not in covered and one != "pods"]
+    beyond = [one for one, need in _asked(case).items() if need and one not in covered and one != "pods"]
     if beyond and queue.groups:
         message = f"Kueue's queue {name!r} has no quota at all of {listed(beyond)}, which the worker needs"
         return Verdict("quota", f"{message}; add it to the ClusterQueue {queue.name!r}, or ask for none", False, lacks)
@@ -199,19 +199,27 @@ def _who(case: Case, queue: ClusterQueueView, resource: str, held: int) -> str:
     if resource in _BYTES:
         return ""
     pods = case.cluster.pods_by_uid
-    owners = {uid for one in case.cluster.workloads if one.reserved_in == queue.name for uid in one.owner_uids}
-    holders = [(pods[uid], pods[uid].requests.get(resource, 0)) for uid in sorted(owners & set(pods))]
+    holding = [one for one in case.cluster.workloads if one.reserved_in == queue.name]
+    seen = [(pods[uid], one) for one in holding for uid in one.owner_uids if uid in pods]
+    amounts = [(pod, one.requests.get(resource, pod.requests.get(resource, 0))) for pod, one in seen]
+    holders = [(pod, amount) for pod, amount in amounts if amount]
     unseen = sum(amount for _, amount in holders) < held
-    found = holders_of(one for one in holders if one[1])
     others = "by workloads that cannot be seen from here"
     if not holders:
         return f" {others}" if unseen else ""
-    return f" {holders_words(found, resource_noun(resource), mine=case.job)}" + (f", {others}" if unseen else "")
+    found = holders_words(holders_of(holders), resource_noun(resource), mine=case.job)
+    return f" {found}" + (f", {others}" if unseen else "")
 
 
 def _needs(case: Case, group: tuple[FlavorQuota, ...]) -> dict[str, int]:
     covered = {resource for one in group for resource in one.nominal}
-    return {one: need for one, need in case.pod.requests.items() if need and one in covered and one != "pods"}
+    return {one: need for one, need in _asked(case).items() if need and one in covered and one != "pods"}
+
+
+def _asked(case: Case) -> Mapping[str, int]:
+    """Return what a pod asks of the quota: as Kueue has it, else what it requests."""
+    workload = workload_of(case)
+    return workload.requests if workload is not None and workload.requests else case.pod.requests
 
 
 def _lacking(quota: FlavorQuota, needs: Mapping[str, int]) -> list[str]:

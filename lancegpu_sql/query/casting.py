@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import connect, duckdb_errors
 from lancegpu_sql.sql.names import quote
+
+_QUERY = re.compile(r"\s*\nLINE \d+: .*\Z", re.DOTALL)
+_COLUMN = re.compile(r" when casting from source column c(\d+)")
 
 
 def cast_rows(reader: pa.RecordBatchReader, names: Sequence[str], types: Sequence[str | None]) -> pa.RecordBatchReader:
@@ -49,10 +54,13 @@ def _batches(
     engine = connect()
 
     def cast(batch: pa.RecordBatch) -> pa.Table:
-        with duckdb_errors():
-            engine.register("given", pa.RecordBatch.from_arrays(batch.columns, columns))
-            rows: pa.Table = engine.sql(query).to_arrow_table()
-            engine.unregister("given")
+        try:
+            with duckdb_errors():
+                engine.register("given", pa.RecordBatch.from_arrays(batch.columns, columns))
+                rows: pa.Table = engine.sql(query).to_arrow_table()
+                engine.unregister("given")
+        except InvalidQuery as exc:
+            raise _of_column(exc, names) from exc.__cause__
         return rows
 
     try:
@@ -62,3 +70,13 @@ def _batches(
             yield from cast(batch).cast(schema).to_batches()
     finally:
         engine.close()
+
+
+def _of_column(error: InvalidQuery, names: Sequence[str]) -> InvalidQuery:
+    """The error, with the column that it is about, and without the query that the user did not write."""
+    said = _QUERY.sub("", error.message)
+    column = _COLUMN.search(said)
+    if column is None:
+        return InvalidQuery(said, **error.facts)
+    name = names[int(column[1])]
+    return InvalidQuery(f"Column {name!r}: {_COLUMN.sub('', said)}", column=name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.lock import column_lock
 from lancegpu_sql.sql.statements import changes, model, split
+from lancegpu_sql.sql.statements.blame import told_of
 from lancegpu_sql.sql.statements.changes import CHANGE, ROW_COLUMNS, ROWS, Target
 from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.engine import pauses
@@ -51,7 +52,7 @@ def update(context: Context, statement: model.Update) -> QueryResult:
         target = _target(context, snapshot, statement)
         text = changes.update_query(replace(statement, assignments=assigned), target)
         with RowChanges(snapshot) as work:
-            for batch in _rows(context, snapshot, text):
+            for batch in _rows(context, snapshot, statement, text, 2 + len(columns)):
                 values = pa.RecordBatch.from_arrays(batch.columns[2:], names=columns)
                 work.update(*_numbers(batch), values)
             return work.commit()
@@ -68,7 +69,7 @@ def delete(context: Context, statement: model.Delete) -> QueryResult:
     def attempt(snapshot: Snapshot) -> Change:
         text = changes.delete_query(statement, _target(context, snapshot, statement))
         with RowChanges(snapshot) as work:
-            for batch in _rows(context, snapshot, text):
+            for batch in _rows(context, snapshot, statement, text, 2):
                 work.delete(_numbers(batch)[1])
             return work.commit()
 
@@ -90,7 +91,7 @@ def merge(context: Context, statement: model.Merge) -> QueryResult:
         refuse_computed(snapshot, written)
         text = changes.merge_query(replace(statement, using=using), target, actions, written)
         with RowChanges(snapshot) as work:
-            for batch in _rows(context, snapshot, text):
+            for batch in _rows(context, snapshot, statement, text, 3):
                 _merge_batch(work, batch, actions, written)
             return work.commit()
 
@@ -156,9 +157,22 @@ def _target(context: Context, snapshot: Snapshot, statement: model.Update | mode
     return Target(statement.alias or statement.table[-1], context.column_types(snapshot))
 
 
-def _rows(context: Context, snapshot: Snapshot, text: str) -> pa.RecordBatchReader:
+def _rows(
+    context: Context, snapshot: Snapshot, statement: model.Update | model.Delete | model.Merge, text: str, columns: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a query made for a statement: `ROW_COLUMNS` and what else it tells of each."""
     relation = TableRelation(snapshot, ROW_COLUMNS)
-    return context.session.query(text, context.parameters, given={ROWS: relation}).to_reader()
+    try:
+        result = context.session.query(text, context.parameters, given={ROWS: relation})
+        if len(result.columns) != columns:
+            raise InvalidQuery("An expression of this statement gives several columns; each value is one.")
+        with result.to_reader() as reader:
+            yield from reader
+    except InvalidQuery as exc:
+        parts = changes.parts_of(statement)
+        raise told_of(
+            exc, text, context.statement, context.text, written=statement.text, parts=parts
+        ) from exc.__cause__
 
 
 def _numbers(batch: pa.RecordBatch) -> tuple[Any, Any]:

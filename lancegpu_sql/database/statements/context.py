@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.errors import ColumnNotFound, TableNotFound
+from lancegpu_sql.errors import ColumnNotFound, InvalidQuery, TableNotFound
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import Parameters, QuerySession
 from lancegpu_sql.sql.names import choose, fold
+from lancegpu_sql.sql.statements.blame import told_of
 from lancegpu_sql.sql.statements.model import Name, Options, Statement, Value
 from lancegpu_sql.sql.statements.options import known
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -32,12 +33,15 @@ class Context:
         The whole text that it stands in, for places in it.
     parameters
         Values for its ``?``, ``$1`` or ``$name``.
+    statement
+        It, as it was read.
     """
 
     services: Services
     session: QuerySession
     text: str
     parameters: Parameters | None
+    statement: Statement
 
     # Names
 
@@ -71,7 +75,17 @@ class Context:
 
     def engine(self, statement: Statement) -> QueryResult:
         """Give a statement to DuckDB as written."""
-        return self.session.sql(statement.text, self.parameters)
+        return self._told(statement.text, lambda: self.session.sql(statement.text, self.parameters))
+
+    def query(self, text: str) -> QueryResult:
+        """Run a query that is part of the statement, as written."""
+        return self._told(text, lambda: self.session.query(text, self.parameters))
+
+    def _told(self, text: str, ask: Callable[[], QueryResult]) -> QueryResult:
+        try:
+            return ask()
+        except InvalidQuery as exc:
+            raise told_of(exc, text, self.statement, self.text, parts=(text,)) from exc.__cause__
 
     def column_types(self, snapshot: Snapshot) -> dict[str, str | None]:
         """DuckDB's type of each column that a statement may write; None where Arrow knows better."""

@@ -39,7 +39,7 @@ def run(services: Services, session: QuerySession, text: str, parameters: Parame
     for number, statement in enumerate(statements, start=1):
         given = parameters if number == len(statements) else None
         try:
-            result = carry_out(Context(services, session, text, given), statement)
+            result = carry_out(Context(services, session, text, given, statement))
         except LanceGpuError as exc:
             if len(statements) == 1:
                 raise
@@ -49,9 +49,9 @@ def run(services: Services, session: QuerySession, text: str, parameters: Parame
     return result
 
 
-def carry_out(context: Context, statement: model.Statement) -> QueryResult:
+def carry_out(context: Context) -> QueryResult:
     """Carry one statement out."""
-    return _CARRIED[type(statement)](context, statement)
+    return _CARRIED[type(context.statement)](context, context.statement)
 
 
 def _query(context: Context, statement: model.Statement) -> QueryResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -53,7 +53,7 @@ def create_as(context: Context, statement: model.CreateTableAs) -> QueryResult:
     mode = _mode(context, statement)
     if mode is None:
         return context.count(0)
-    result = context.session.query(statement.query, context.parameters)
+    result = context.query(statement.query)
     names = statement.columns or tuple(result.columns)
     if len(names) != len(result.columns):
         raise InvalidQuery(f"The table is to have {len(names)} columns, but the query gives {len(result.columns)}.")
@@ -75,9 +75,10 @@ def insert(context: Context, statement: model.Insert) -> QueryResult:
         counted = Counted(_one_empty_row(snapshot))
         changes.add(snapshot, counted.reader)
         return context.count(counted.rows)
-    result = context.session.query(statement.query, context.parameters)
+    result = context.query(statement.query)
     names = _written(snapshot, statement, list(types), result.columns)
     refuse_computed(snapshot, names)
+    _check_complete(snapshot, names)
     casts = [None if types[name] == kind else types[name] for name, kind in zip(names, result.types, strict=True)]
     with result.to_reader() as reader:
         counted = Counted(cast_rows(reader, names, casts))
@@ -160,10 +161,18 @@ def _written(snapshot: Snapshot, statement: model.Insert, plain: Sequence[str], 
 
 
 def _one_empty_row(snapshot: Snapshot) -> pa.RecordBatchReader:
+    _check_complete(snapshot, ())
     computed = {column.column for column in snapshot.computed}
     schema = pa.schema([field for field in snapshot.schema if field.name not in computed])
-    missing = [field.name for field in schema if not field.nullable]
-    if missing:
-        raise InvalidData(f"Table {snapshot.name!r}: column {missing[0]!r} cannot be null.", table=snapshot.name)
     columns = [pa.nulls(1, field.type) for field in schema]
     return pa.RecordBatchReader.from_batches(schema, [pa.RecordBatch.from_arrays(columns, schema=schema)])
+
+
+def _check_complete(snapshot: Snapshot, names: Collection[str]) -> None:
+    missing = [field.name for field in snapshot.schema if not field.nullable and field.name not in names]
+    if missing:
+        raise InvalidData(
+            f"Table {snapshot.name!r}: column {missing[0]!r} cannot be null, and the statement gives it no value.",
+            table=snapshot.name,
+            column=missing[0],
+        )

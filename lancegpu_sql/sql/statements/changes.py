@@ -61,6 +61,21 @@ def parameters_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.value for word in words_of(text) if word.kind is Kind.PARAMETER))
 
 
+def parts_of(statement: Update | Delete | Merge) -> list[str]:
+    """The pieces of a statement that stand in its query as they were written."""
+    found: list[str | None] = [statement.with_list]
+    if isinstance(statement, Merge):
+        found += [statement.source, statement.condition]
+        for action in statement.actions:
+            found += [action.condition, action.error, *(each.expression for each in action.assignments)]
+            found += action.values or ()
+    else:
+        found += [statement.sources, statement.where]
+        if isinstance(statement, Update):
+            found += [each.expression for each in statement.assignments]
+    return [part for part in found if part]
+
+
 def update_query(statement: Update, target: Target) -> str:
     """A query of `ROW_COLUMNS`, then a value for each assignment in its order."""
     # Aliases that no expression can mean: DuckDB would take a column's own name for the value beside it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lancegpu_sql.sql.statements.fault import Place
+from lancegpu_sql.sql.places import Place
 
 Name = tuple[str, ...]
 """A name with those before it: ``main.t`` is ``("main", "t")``."""

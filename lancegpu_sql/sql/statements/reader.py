@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TypeVar
 
 from lancegpu_sql.errors import ParseError
-from lancegpu_sql.sql.statements.fault import Place, fault, place_of
+from lancegpu_sql.sql.places import Place, place_of
+from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.scanner import Kind, Word
 
 T = TypeVar("T")
@@ -166,6 +167,16 @@ class Reader:
     def text_between(self, start: int, end: int) -> str:
         """Return what stands from one word to before another, as written."""
         return self.whole[self._words[start].start : self._words[end - 1].end] if end > start else ""
+
+    def text_with_defaults(self, start: int, end: int) -> str:
+        """Return what stands from one word to before another, where DEFAULT among VALUES is null."""
+        words, text, at = self._words[start:end], "", self._words[start].start
+        if words and words[0].folded == "VALUES":
+            for before, word, after in zip(words, words[1:], words[2:], strict=False):
+                if word.folded == "DEFAULT" and before.value in ("(", ",") and after.value in (")", ","):
+                    text += self.whole[at : word.start] + "NULL"
+                    at = word.end
+        return text + self.whole[at : words[-1].end]
 
     def text_until(self, stops: Callable[[], bool], what: str) -> str:
         """Take everything until `stops` says yes outside of all brackets, or to the end; return it as written.

@@ -30,10 +30,9 @@ def insert(reader: Reader, with_list: str) -> Statement:
     if reader.accept("DEFAULT"):
         reader.keywords("VALUES")
     else:
-        query = reader.text_until(
-            lambda: reader.sees("RETURNING") or reader.sees("ON", "CONFLICT"), "a query, or VALUES (…)"
-        )
-        query = with_parts(with_list, query)
+        first = reader.at
+        reader.text_until(lambda: reader.sees("RETURNING") or reader.sees("ON", "CONFLICT"), "a query, or VALUES (…)")
+        query = with_parts(with_list, reader.text_with_defaults(first, reader.at))
     if reader.sees("ON", "CONFLICT"):
         reader.refuse("A table has no keys that rows could be in conflict over: write MERGE INTO")
     _end(reader)

@@ -21,14 +21,14 @@ def test_a_mistake_is_shown_in_its_line_with_a_caret_below_it():
     assert (problem.line, problem.column, problem.expected) == (2, 10, ("COLUMN",))
     assert problem.message == (
         "'COLUM' does not belong here (did you mean COLUMN?), at line 2, column 10; expected COLUMN.\n"
-        "    \tREFRESH COLUM vec ON t\n    \t        ^"
+        "\tREFRESH COLUM vec ON t\n\t        ^"
     )
 
 
 def test_a_long_line_is_cut_around_the_mistake():
-    shown = refused(f"SHOW JOBS FOR {'x' * 500} {'y' * 500}").message.splitlines()
-    assert max(map(len, shown[1:])) <= 164
-    assert shown[1][shown[2].index("^")] == "y"
+    _, line, caret = refused(f"SHOW JOBS FOR {'x' * 500} {'y' * 500}").message.splitlines()
+    assert len(line) <= 100
+    assert line[caret.index("^")] == "y"
 
 
 @pytest.mark.parametrize(

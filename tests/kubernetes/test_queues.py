@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from cluster.api import Api
-from cluster.kueue import Kueue
+from cluster.api import Api, Object
+from cluster.kueue import QUEUE_LABEL, Kueue
+from cluster.pods import pod
 from cluster.process_node import GPU, AddProcessNode
 from cluster.running import RunningCluster
 from two_jobs import ROWS, MakeJobs, checked, shell, told
 
 from lancegpu_sql.cli import main
 from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.placement.kubernetes.lifecycle import Leaving, PodStory
+from lancegpu_sql.placement.kubernetes.views import pod_view
 
 KUEUES = ("ClusterQueue", "ResourceFlavor")
 
@@ -28,7 +32,7 @@ def queue(api: Api, namespace: str) -> Iterator[Callable[..., None]]:
     """``queue(name, gpus=…)``: a LocalQueue and the ClusterQueue that it feeds, with a quota of so many GPUs."""
     made: list[str] = []
 
-    def make(name: str, *, gpus: int = 1) -> None:
+    def make(name: str, *, gpus: int = 1, **more: Any) -> None:
         cluster_queue = f"{name}-of-{namespace}"
         made.append(cluster_queue)
         api.create(
@@ -38,7 +42,7 @@ def queue(api: Api, namespace: str) -> Iterator[Callable[..., None]]:
             {"name": one, "nominalQuota": much} for one, much in (("cpu", "64"), ("memory", "1Ti"), (GPU, str(gpus)))
         ]
         group = {"coveredResources": ["cpu", "memory", GPU], "flavors": [{"name": cluster_queue, "resources": quota}]}
-        spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+        spec = {"namespaceSelector": {}, "resourceGroups": [group], **more}
         api.create({"kind": "ClusterQueue", "metadata": {"name": cluster_queue}, "spec": spec})
         api.create(
             {"kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": cluster_queue}}, namespace
@@ -51,9 +55,24 @@ def queue(api: Api, namespace: str) -> Iterator[Callable[..., None]]:
 
 
 @pytest.fixture
+def urgent(api: Api, namespace: str) -> Iterator[str]:
+    """The name of a PriorityClass whose pods come first."""
+    api.create({"kind": "PriorityClass", "metadata": {"name": namespace}, "value": 1000})
+    yield namespace
+    api.delete("PriorityClass", namespace)
+
+
+@pytest.fixture
 def gpus(namespace: str, process_node: AddProcessNode) -> None:
     """A node with more GPUs than any quota here."""
     process_node("queued-1", gpus=2, labels={"pool": namespace})
+
+
+def lost_as(leaving: Object) -> str:
+    """How the end of a pod is told."""
+    (event,) = PodStory().observe(pod_view(leaving))
+    assert isinstance(event, Leaving)
+    return event.message
 
 
 @pytest.mark.usefixtures("gpus")
@@ -119,6 +138,26 @@ def test_a_refresh_may_name_another_queue_than_its_class(queue: Callable[..., No
     assert jobs.follow(queue="other").wait(60).rows_assigned == ROWS
     jobs.let_go()
     first.wait(60)
+
+
+@pytest.mark.usefixtures("gpus")
+def test_a_worker_whose_quota_is_taken_back_is_replaced_when_there_is_some_again(
+    api: Api, namespace: str, queue: Callable[..., None], urgent: str, make_jobs: MakeJobs
+):
+    queue("team", preemption={"withinClusterQueue": "LowerPriority"})
+    jobs = make_jobs(queue="team")
+    job = jobs.hold()
+    ours = api.list("Pod", namespace)[0]["metadata"]["name"]
+    foreign = pod("foreign", "sleep 600", gpus=1, priorityClassName=urgent)
+    foreign["metadata"]["labels"] = {QUEUE_LABEL: "team"}
+    api.create(foreign, namespace)
+    leaving = api.until("Pod", ours, lambda one: "deletionTimestamp" in one["metadata"], namespace)
+    assert "by Kueue, which took its quota back" in lost_as(leaving)
+    jobs.let_go()
+    waiting = told(job, lambda one: "1 pod that is not ours" in one.message)
+    assert (waiting.reason, waiting.can_be_met) == ("quota", True)
+    api.delete("Pod", "foreign", namespace, grace_seconds=0)
+    assert job.wait(60).rows_assigned == ROWS
 
 
 @pytest.mark.usefixtures("gpus")

@@ -95,6 +95,9 @@ _DISRUPTIONS: dict[str, tuple[Ending, str]] = {
     ),
 }
 
+_STOPPED_BY_KUEUE = "TerminationTarget"
+"""The condition that Kueue sets before it deletes a pod: for a workload that comes first, or one that was stopped."""
+
 # Reasons of a pod's status that kubelets and controllers set; those that start with OutOf are a kubelet's refusals.
 _FAILURES: dict[str, tuple[Ending, str]] = {
     "Evicted": (
@@ -208,11 +211,7 @@ class PodStory:
 
     def _how_it_went(self) -> tuple[Ending, LostCause, str]:
         pod = self.last or PodView()
-        disruption = pod.conditions.get("DisruptionTarget")
-        if disruption is not None and disruption.status == "True":
-            ending, how = _DISRUPTIONS.get(disruption.reason, (Ending.EVICTED, f"was disrupted ({disruption.reason})"))
-            return ending, "unreachable", f"{_who(pod)} {how}{_quoted(disruption.message)}"
-        return Ending.DELETED, "unreachable", f"{_who(pod)} was deleted by somebody else"
+        return _disruption(pod) or (Ending.DELETED, "unreachable", f"{_who(pod)} was deleted by somebody else")
 
     def _lose(self, ending: Ending, cause: LostCause, message: str) -> tuple[PodEvent, ...]:
         self.ending, self._over = ending, True
@@ -241,7 +240,7 @@ def held_up(pod: PodView) -> ContainerView | None:
 
 
 def _how_it_failed(pod: PodView) -> tuple[Ending, LostCause, str]:
-    disruption = pod.conditions.get("DisruptionTarget")
+    disruption = _disruption(pod)
     dead = _main_terminated(pod)
     if dead is not None and dead.reason == "OOMKilled":
         where = f"its container's memory limit was reached; {_MEMORY_ADVICE}"
@@ -250,15 +249,27 @@ def _how_it_failed(pod: PodView) -> tuple[Ending, LostCause, str]:
         refused = (Ending.REFUSED, f"was refused by its kubelet ({pod.reason}): something else took what it was to get")
         ending, how = _FAILURES.get(pod.reason, refused)
         return ending, "unreachable", f"{_who(pod)} {how}{_quoted(pod.message)}"
-    if disruption is not None and disruption.status == "True":
-        ending, how = _DISRUPTIONS.get(disruption.reason, (Ending.EVICTED, f"was disrupted ({disruption.reason})"))
-        return ending, "unreachable", f"{_who(pod)} {how}{_quoted(disruption.message)}"
+    if disruption is not None:
+        return disruption
     if pod.delete_by is not None:
         return Ending.DELETED, "unreachable", f"{_who(pod)} was deleted by somebody else"
     if dead is None:
         why = f" ({pod.reason})" if pod.reason else ""
         return Ending.CRASHED, "exit", f"{_who(pod)} ended{why}{_quoted(pod.message)}"
     return _crash(pod, dead)
+
+
+def _disruption(pod: PodView) -> tuple[Ending, LostCause, str] | None:
+    """Return who ended a pod and why, where a condition says so."""
+    found = pod.conditions.get("DisruptionTarget")
+    if found is not None and found.status == "True":
+        ending, how = _DISRUPTIONS.get(found.reason, (Ending.EVICTED, f"was disrupted ({found.reason})"))
+        return ending, "unreachable", f"{_who(pod)} {how}{_quoted(found.message)}"
+    stopped = pod.conditions.get(_STOPPED_BY_KUEUE)
+    if stopped is not None and stopped.status == "True":
+        how = f"was ended by Kueue, which took its quota back ({stopped.reason})"
+        return Ending.PREEMPTED, "unreachable", f"{_who(pod)} {how}{_quoted(stopped.message)}"
+    return None
 
 
 def _crash(pod: PodView, dead: ContainerView) -> tuple[Ending, LostCause, str]:

@@ -217,3 +217,11 @@ def test_an_end_that_its_owner_asked_for_is_no_loss() -> None:
 def test_a_pod_without_a_node_that_is_asked_to_end_is_lost() -> None:
     leaving = merged(POD, {"metadata": {"deletionTimestamp": "2026-11-30T12:00:00Z"}, "spec": {"nodeName": None}})
     assert isinstance(seen(leaving)[1][-1], Lost)
+
+
+def test_a_pod_that_kueue_ends_says_so() -> None:
+    condition = {"type": "TerminationTarget", "status": "True", "reason": "WorkloadEvicted", "message": "Preempted"}
+    leaving = {"metadata": {"deletionTimestamp": "2026-11-30T12:00:30Z"}, "status": {"conditions": [condition]}}
+    story, told = seen(RUNNING, merged(RUNNING, leaving))
+    assert story.ending is Ending.PREEMPTED
+    assert "by Kueue, which took its quota back (WorkloadEvicted)" in told[-1].message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -86,7 +87,12 @@ class Bench:
         return list(zip(relation.columns, map(str, relation.types), strict=True))
 
     def plan(self, text: str, computed: Mapping[str, Sequence[StoredColumn]] | None = None) -> QueryPlan:
-        return plan_query(text, KNOWN, self.describe, computed)
+        return plan_query(text, KNOWN, self.describe, computed, self.read_tree)
+
+    def read_tree(self, text: str) -> object:
+        ((tree,),) = self.connection.execute("SELECT json_serialize_sql(?)", [text]).fetchall()
+        read = json.loads(tree)
+        return None if read["error"] else read["statements"]
 
     def as_written(self, text: str) -> Seen:
         relation = self.connection.sql(text)

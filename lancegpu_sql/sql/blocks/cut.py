@@ -319,10 +319,15 @@ def mask_of(occurrence: Occurrence) -> exp.Expr | None:
 
 
 def conjuncts(select: exp.Select, key: str) -> list[exp.Expr]:
-    """The parts of a condition that must all be true, in their order."""
+    """The parts of a clause's condition."""
     clause = select.args.get(key)
+    return conjuncts_of(clause.this) if clause is not None else []
+
+
+def conjuncts_of(condition: exp.Expr) -> list[exp.Expr]:
+    """The parts of a condition that must all be true, in their order."""
     parts: list[exp.Expr] = []
-    pending = [clause.this] if clause is not None else []
+    pending = [condition]
     while pending:
         part = pending.pop()
         if isinstance(part, exp.And):

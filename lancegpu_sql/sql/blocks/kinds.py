@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from lancegpu_sql.functions.names import duckdb_names
+from lancegpu_sql.sql.blocks.dialect import written
 from lancegpu_sql.sql.names import fold
 
 # DuckDB's aggregates, and its macros over them; tests/unit/sql/blocks/test_kinds.py compares them with DuckDB's own.
@@ -116,4 +117,4 @@ def same_key(node: exp.Expr) -> str:
     for name in copy.find_all(exp.Identifier):
         name.set("this", fold(name.this))
         name.set("quoted", True)
-    return copy.sql(dialect="duckdb", normalize_functions=False, comments=False)
+    return written(copy)

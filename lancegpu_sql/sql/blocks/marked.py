@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from lancegpu_sql.sql.blocks.dialect import Written, written
 from lancegpu_sql.sql.blocks.kinds import MARKER, is_marker, markers_in
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, renamed
 from lancegpu_sql.sql.tokens import TokenType, tokens_of
@@ -39,7 +40,7 @@ class Marked:
         for marker in markers_in(copy):
             name = self.known[self.function(marker)].name
             marker.set("this", exp.to_identifier(name, quoted=True))
-        return copy.sql(dialect="duckdb", normalize_functions=False, comments=False)
+        return written(copy)
 
 
 def mark(text: str, calls: Sequence[TextCall], known: Mapping[str, Signature]) -> Marked:
@@ -51,9 +52,9 @@ def mark(text: str, calls: Sequence[TextCall], known: Mapping[str, Signature]) -
         sqlglot does not understand it, or it is something else than one query.
     """
     names = {call.start: f"{MARKER}{number}" for number, call in enumerate(calls, 1)}
-    written = numbered(renamed(text, calls, lambda call: names[call.start]))
+    renamed_text = numbered(renamed(text, calls, lambda call: names[call.start]))
     try:
-        trees = [tree for tree in sqlglot.parse(written, dialect="duckdb") if tree is not None]
+        trees = [tree for tree in sqlglot.parse(renamed_text, dialect=Written) if tree is not None]
     except (SqlglotError, RecursionError) as exc:
         raise NotPlanned("this SQL is understood by DuckDB alone") from exc
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):

@@ -44,6 +44,10 @@ class AsWritten:
         written = self._of(select)
         return self._names(written, _over_source(written, [item.copy()]))
 
+    def columns_of(self, select: exp.Select, source: exp.Expr) -> list[str] | None:
+        """The names of the columns of one source of a block."""
+        return self._names(self._of(select), exp.Select(expressions=[exp.Star()], from_=exp.From(this=source.copy())))
+
     def stands_alone(self, select: exp.Select, query: exp.Query) -> bool:
         """Whether a query in an expression of a block reads none of the block's columns."""
         return self._names(self._of(select), query) is not None

@@ -14,12 +14,15 @@ from lancegpu_sql.sql.blocks.ctes import drop, materialize, taken_along, with_ta
 from lancegpu_sql.sql.blocks.cut import Names, Wanted, cut
 from lancegpu_sql.sql.blocks.inlined import inlined
 from lancegpu_sql.sql.blocks.kinds import is_marker, is_star, markers_in, own_nodes
-from lancegpu_sql.sql.blocks.marked import Marked, NotPlanned, mark
+from lancegpu_sql.sql.blocks.marked import Marked, NotPlanned, mark, numbered
 from lancegpu_sql.sql.blocks.places import check_place, is_read
+from lancegpu_sql.sql.blocks.readings import same_reading
 from lancegpu_sql.sql.blocks.resolve import resolve
 from lancegpu_sql.sql.blocks.scopes import AsWritten
-from lancegpu_sql.sql.functions_in_text import Signature, calls_in
-from lancegpu_sql.sql.rules import RULES
+from lancegpu_sql.sql.blocks.sources import Sources, on_calls
+from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
+from lancegpu_sql.sql.names import quote
+from lancegpu_sql.sql.rules import RULES, Computed, join_sides, stored_columns
 from lancegpu_sql.sql.stages import Describe, QueryPlan, ReadTree, Stage, StoredColumn
 
 _UNREADABLE = (exp.PositionalColumn, exp.Pivot)
@@ -63,7 +66,9 @@ def plan_query(
     columns = describe(text)
     try:
         marked = mark(text, calls, known)
-        return _Planner(marked, text, describe, columns).plan()
+        if read_tree is not None:
+            _check_reading(marked, text, calls, read_tree)
+        return _Planner(marked, text, describe, columns, computed or {}).plan()
     except NotPlanned as reason:
         why = str(reason)
     except (SqlglotError, RecursionError):
@@ -73,15 +78,18 @@ def plan_query(
 
 
 class _Planner:
-    def __init__(self, marked: Marked, text: str, describe: Describe, columns: list[tuple[str, str]]) -> None:
+    def __init__(
+        self, marked: Marked, text: str, describe: Describe, columns: list[tuple[str, str]], computed: Computed
+    ) -> None:
         self._marked, self._describe, self._columns = marked, describe, columns
         self._tree: exp.Query = marked.tree
         if self._tree.find(*_UNREADABLE) is not None:
             raise NotPlanned("it has PIVOT or a column by its position")
-        self._written = AsWritten(marked, describe)
         self._names = Names(text)
         self._stages: list[tuple[Stage, exp.Query]] = []
         self._notes: list[str] = []
+        self._prepare(computed)
+        self._written = AsWritten(marked, describe)
 
     def plan(self) -> QueryPlan:
         selects = [select for select in _inner_first(self._tree) if any(map(is_marker, own_nodes(select)))]
@@ -90,7 +98,7 @@ class _Planner:
                 self._plan_block(select, number)
             except NotPlanned as reason:
                 self._notes.append(f"in place: {self._functions_of(select)}, since {reason}")
-        if not self._stages:
+        if not self._stages and not self._reads_stored:
             raise NotPlanned("; ".join(note.partition("since ")[2] for note in self._notes) or "no row is read for it")
         self._keep_names()
         self._check()
@@ -101,6 +109,33 @@ class _Planner:
         left = [marker for query in (*(query for _, query in self._stages), self._tree) for marker in markers_in(query)]
         functions = tuple(sorted({self._marked.function(marker) for marker in left}))
         return QueryPlan(stages, self._marked.sql(self._tree), functions, tuple(self._notes))
+
+    def _prepare(self, computed: Computed) -> None:
+        """Read computed columns instead of calling, and take calls out of the conditions of joins."""
+        self._written = written = AsWritten(self._marked, self._describe)
+        self._reads_stored = False
+        for select in _inner_first(self._tree) if computed else ():
+            if any(map(is_marker, own_nodes(select))) and select.args.get("from_"):
+                try:
+                    self._read_stored(select, computed)
+                except NotPlanned:
+                    continue
+        for select in _inner_first(self._tree):
+            if any(map(is_marker, (node for join in select.args.get("joins") or [] for node in on_calls(join)))):
+                try:
+                    if join_sides(select, Sources(select, written), self._marked, self._names):
+                        self._notes.append("join_sides: calls in ON before the join, or after it in WHERE")
+                except NotPlanned:
+                    continue
+
+    def _read_stored(self, select: exp.Select, computed: Computed) -> None:
+        if self._written.columns(select) is not None:
+            self._name_items(select)
+        elif any(not isinstance(item, (exp.Alias, exp.Column)) for item in select.expressions):
+            return  # names of its columns would change
+        notes = stored_columns(select, Sources(select, self._written), self._marked, computed)
+        self._reads_stored = self._reads_stored or any(note.startswith("stored_columns") for note in notes)
+        self._notes += dict.fromkeys(notes)
 
     # -- one block ------------------------------------------------------------------------------------------------
 
@@ -175,9 +210,12 @@ class _Planner:
             changed = any(table.name in stages for item in select.expressions for table in item.find_all(exp.Table))
             if not self._written.knows(select) or not (first or changed):
                 continue
-            for item, names in zip(list(select.expressions), self._item_names(select), strict=True):
-                if not is_star(item) and not isinstance(item, (exp.Alias, exp.Column)):
-                    item.replace(exp.alias_(item.copy(), names[0], quoted=True))
+            self._name_items(select)
+
+    def _name_items(self, select: exp.Select) -> None:
+        for item, names in zip(list(select.expressions), self._item_names(select), strict=True):
+            if not is_star(item) and not isinstance(item, (exp.Alias, exp.Column)):
+                item.replace(exp.alias_(item.copy(), names[0], quoted=True))
 
     def _is_first(self, select: exp.Select) -> bool:
         """Whether a block names the columns of the whole query."""
@@ -199,6 +237,14 @@ class _Planner:
             raise NotPlanned(f"DuckDB refuses the plan ({exc.message.strip().splitlines()[0]})") from exc
         if found != self._columns:
             raise NotPlanned("its plan would give other columns")
+
+
+def _check_reading(marked: Marked, text: str, calls: Sequence[TextCall], read_tree: ReadTree) -> None:
+    """Have DuckDB tell that sqlglot has understood the query."""
+    plain = numbered(renamed(text, calls, lambda call: quote(marked.known[call.function].name)))
+    one, other = read_tree(plain), read_tree(marked.sql(marked.tree))
+    if one is None or other is None or not same_reading(one, other):
+        raise NotPlanned("this SQL is understood by DuckDB alone")
 
 
 def _ready(occurrences: Sequence[Occurrence]) -> list[Occurrence]:

@@ -1,0 +1,38 @@
+"""DuckDB's dialect as sqlglot has it, and what it would lose on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.parsers.duckdb import DuckDBParser
+
+_NULLS = "lancegpu_nulls"
+
+
+class Written(DuckDB):
+    """Keeps NULLS FIRST and NULLS LAST where they are written, and only there: settings say what holds elsewhere."""
+
+    class Parser(DuckDBParser):
+        def _parse_ordered(self, parse_method: Callable[[], exp.Expr | None] | None = None) -> exp.Ordered | None:
+            ordered = super()._parse_ordered(parse_method)
+            if ordered is not None and self._index > 1:
+                before = self._tokens[self._index - 2]
+                last = self._prev.text.upper()
+                if before.text.upper() == "NULLS" and last in {"FIRST", "LAST"}:
+                    ordered.meta[_NULLS] = last
+            return ordered
+
+    class Generator(DuckDBGenerator):
+        def ordered_sql(self, expression: exp.Ordered) -> str:
+            descending = expression.args.get("desc")
+            direction = " DESC" if descending else (" ASC" if descending is False else "")
+            nulls = expression.meta.get(_NULLS)
+            return f"{self.sql(expression, 'this')}{direction}{f' NULLS {nulls}' if nulls else ''}"
+
+
+def written(node: exp.Expr) -> str:
+    """An expression or a query as SQL."""
+    return node.sql(dialect=Written, normalize_functions=False, comments=False)

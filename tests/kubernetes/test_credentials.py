@@ -80,6 +80,7 @@ def test_a_watch_goes_on_with_the_token_that_replaced_a_refused_one(
     client = ClusterClient(KubernetesConfig(namespace), account_folder=account)
     assert client.inside
     watch = Watch(client, "ConfigMap", dict, heard)
+    watch.start()
     client.create("ConfigMap", {"metadata": {"name": "before"}})
     heard.wait_for("before")
     (account / "token").write_text(token_of(api, namespace, "new"))

@@ -85,6 +85,7 @@ class Dispatch:
             on_change=self._review_soon,
         )
         self._pods: Watch[PodView] = Watch(cluster, "Pod", pod_view, self, labels=selector(database_labels(database)))
+        self._pods.start()  # last: what it tells is acted on at once, with all of the above
 
     # From any thread.
 

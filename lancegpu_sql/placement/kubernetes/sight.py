@@ -69,6 +69,7 @@ class Sight:
                 self._watches[kind] = Watch(
                     self._cluster, kind, view, _Listener(self._on_change), everywhere=kind in _EVERYWHERE
                 )
+                self._watches[kind].start()
 
     def close(self) -> None:
         """Look no more."""

@@ -58,7 +58,7 @@ class Audience(Protocol):
 
 
 class Watch(Generic[Picture]):
-    """Watches objects of one kind from a thread of its own, until it is stopped.
+    """Watches objects of one kind from a thread of its own, from its start until it is stopped.
 
     Parameters
     ----------
@@ -94,6 +94,9 @@ class Watch(Generic[Picture]):
         self.synced = False
         self.forbidden: ClusterForbidden | None = None
         self._thread = threading.Thread(target=self._run, name=f"lancegpu-watch-{kind.lower()}", daemon=True)
+
+    def start(self) -> None:
+        """Begin, once the audience is ready to hear: it may look at this watch while it is told."""
         self._thread.start()
 
     @property

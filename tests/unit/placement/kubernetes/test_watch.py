@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,7 @@ def heard() -> Heard:
 @pytest.fixture
 def watch(cluster: FakeCluster, heard: Heard) -> Iterator[Watch[str]]:
     watching = Watch(cluster, "Pod", lambda one: str(one["metadata"]["name"]), heard)  # type: ignore[arg-type]
+    watching.start()
     yield watching
     watching.stop()
     cluster.lists.put(([], "0"))
@@ -106,6 +108,12 @@ def stream(cluster: FakeCluster, heard: Heard, watch: Watch[str]) -> FakeStream:
     version, stream = cluster.watched.get(timeout=PATIENCE_SECONDS)
     assert (version, heard.next(), heard.next()) == ("5", ("a", True), "listed")
     return stream
+
+
+def test_a_watch_does_nothing_before_it_is_started(cluster: FakeCluster, heard: Heard):
+    """Whoever keeps it looks at it when told of a change: it must have it by then."""
+    Watch(cluster, "Unstarted", dict, heard)  # type: ignore[arg-type]
+    assert "lancegpu-watch-unstarted" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_changes_are_told_as_they_come(heard: Heard, stream: FakeStream, watch: Watch[str]):

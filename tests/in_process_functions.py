@@ -21,6 +21,8 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import as_function, define
 from lancegpu_sql.functions.faults import UserCodeError
 from lancegpu_sql.functions.loading import LoadedFunction, load
+from lancegpu_sql.query.explained import Place
+from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.sql.names import fold
 
 
@@ -54,6 +56,10 @@ class InProcessFunctions:
     def known(self) -> Mapping[str, FunctionVersion]:
         """The Functions by folded name."""
         return self._known
+
+    def place(self, version: FunctionVersion) -> Place:
+        """Where a Function runs."""
+        return Place(version.name, version.version, version.placement.gpu_class)
 
     def open_run(self, text: str, stop: Callable[[], None]) -> InProcessRun:
         """Begin a reading."""
@@ -93,6 +99,10 @@ class InProcessRun:
         """Return a way to compute a Function."""
         self.opened.append(version.name)
         return InProcessCalls(self, self._source, version, marked=on_error == "null", memo=memo)
+
+    def spent(self) -> Mapping[str, Spent]:
+        """What was computed for all readings."""
+        return {fold(name): Spent(self._source.batches[name], rows) for name, rows in self._source.rows.items()}
 
     def finished(self, error: BaseException | None) -> None:
         """Note the end."""

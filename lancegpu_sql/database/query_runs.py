@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lancegpu_sql.apply.calls import Calls
@@ -19,7 +21,9 @@ from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.display import PlainLines, style_for
 from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.placement.request import PlacementEvent, Ready
+from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import OnError
+from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.need import apply_options, gpu_classes_for
 from lancegpu_sql.refresh.report import Report
 from lancegpu_sql.refresh.request import RefreshOptions
@@ -48,6 +52,13 @@ class QueryRuns:
         """Return the latest version of each Function, by folded name."""
         return {fold(version.name): version for version in self._services.catalog.functions()}
 
+    def place(self, version: FunctionVersion) -> Place:
+        """Return where a Function runs."""
+        placement = version.placement
+        gpu_class, _ = gpu_classes_for(self._services.catalog, placement)
+        named = None if gpu_class is None else gpu_class.name
+        return Place(version.name, version.version, named, placement.gpus if placement.gpu else 0)
+
     def open_run(self, text: str, stop: Callable[[], None]) -> QueryJob:
         """Begin a reading of a query's result."""
         return QueryJob(self._services.check_open(), text, stop)
@@ -70,20 +81,36 @@ class QueryJob:
         self._context: JobContext | None = None
         self._has_context = threading.Event()
         self._lock = threading.Lock()
+        self._watches: list[_QueryWatch] = []
 
     def calls(self, version: FunctionVersion, *, on_error: OnError, memo: Memo | None) -> Calls:
         """Return a way to compute a Function on workers of the pool."""
         need = self._need(version)
+        watch = _QueryWatch(self, fold(version.name), need.gpu_class.name if need.gpu_class else None)
+        self._watches.append(watch)
         return Calls(
             need,
             self._services.pool,
             apply_options(self._services.settings, version, RefreshOptions.of()),
             value_type=parse_type(version.output_type),
-            watch=_QueryWatch(self, need.gpu_class.name if need.gpu_class else None),
+            watch=watch,
             cancelled=self.cancelled,
             memo=memo,
             on_error=on_error,
         )
+
+    def spent(self) -> Mapping[str, Spent]:
+        """Return what workers did so far, by folded name of the Function."""
+        found: dict[str, Spent] = {}
+        for watch in self._watches:
+            before, more = found.get(watch.function, Spent()), watch.spent
+            found[watch.function] = Spent(
+                before.calls + more.calls,
+                before.rows + more.rows,
+                before.seconds + more.seconds,
+                before.waiting_seconds + more.waiting_seconds,
+            )
+        return found
 
     def finished(self, error: BaseException | None) -> None:
         """End the job, if it has become one."""
@@ -156,7 +183,10 @@ class QueryJob:
 class _QueryWatch:
     """Turns what `apply` sees of one Function into what the query's job says; the job begins with the first of it."""
 
-    def __init__(self, job: QueryJob, gpu_class: str | None) -> None:
+    def __init__(self, job: QueryJob, function: str, gpu_class: str | None) -> None:
+        self.function = function
+        self.spent = Spent()
+        self._asked_at = time.monotonic()
         self._job = job
         self._gpu_class = gpu_class
         self._begun: Report | None = None
@@ -169,6 +199,8 @@ class _QueryWatch:
 
     def placement_event(self, event: PlacementEvent) -> None:
         """Say what becomes of the worker; that a warm one is there is not worth two writes to the catalog."""
+        if isinstance(event, Ready):
+            self.spent = replace(self.spent, waiting_seconds=time.monotonic() - self._asked_at)
         warm = isinstance(event, Ready) and self._begun is None
         report = self._report
         if not warm:
@@ -176,6 +208,8 @@ class _QueryWatch:
 
     def call_done(self, rows: int, seconds: float, worker: str) -> None:  # noqa: ARG002  # as of `ApplyWatch`
         """Count rows."""
+        before = self.spent
+        self.spent = replace(before, calls=before.calls + 1, rows=before.rows + rows, seconds=before.seconds + seconds)
         self._report.computed(rows)
 
     def worker_timings(self, timings: WorkerTimings) -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.query.engine import duckdb_errors
+from lancegpu_sql.query.explained import Measured, as_text, as_value
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import InPlace, Movable, refuse, signatures_of
 from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.reading import FunctionReading, Memos
-from lancegpu_sql.query.result import QueryResult, Reading
+from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.stages import Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
+from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.plan import plan_query
 from lancegpu_sql.sql.stages import QueryPlan
 
@@ -78,8 +82,42 @@ class FunctionQuery:
             )
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
 
+    def done(self) -> pa.Table:
+        """Run it as one of DuckDB's own statements, every call in place; what it returns."""
+        with self._opened() as reading:
+            table: pa.Table = reading.call(lambda relation: relation.to_arrow_table())
+            return _with_names(table, reading.functions)
+
+    def explained(self, *, analyze: bool, as_json: bool) -> str:
+        """How it runs: its stages, where Functions run, what the planner did and why not.
+
+        Parameters
+        ----------
+        analyze
+            Run it, and say what that took; its rows are dropped.
+        as_json
+            For programs.
+        """
+        self.result()
+        measured = self._measured() if analyze else None
+        called = {call.function for call in calls_in(self._text, signatures_of(self._known))}
+        called |= {call.function for kept in self._kept for call in calls_in(kept.text, signatures_of(self._known))}
+        places = {name: self._source.place(self._known[name]) for name in sorted(called)}
+        if as_json:
+            return json.dumps(as_value(self._plan, places, measured), ensure_ascii=False)
+        return as_text(self._plan, places, measured)
+
+    def _measured(self) -> Measured:
+        begun = time.perf_counter()
+        with self._opened() as reading:
+            stream = reading.call(lambda relation: relation.to_arrow_reader(_DROPPED_ROWS))
+            rows = 0
+            while (batch := reading.call(lambda _relation: next(stream, None))) is not None:
+                rows += batch.num_rows
+            return Measured(rows, time.perf_counter() - begun, reading.tally, reading.spent())
+
     @contextmanager
-    def _opened(self) -> Iterator[Reading]:
+    def _opened(self) -> Iterator[FunctionReading]:
         def bind(reading: FunctionReading) -> Any:
             reading.runs_as_written = not self._plan.stages
             return Stages(self._plan, self._parameters, self._known, reading, self._bind).relation()
@@ -121,8 +159,18 @@ class FunctionQuery:
             self._tables.bind(cursor, functions.text(kept.text, movable))
 
 
+_DROPPED_ROWS = 65_536
 # What DuckDB says where it wants the same value for the same arguments: in PARTITION BY, where an alias is used again.
 _REFUSES = ("volatile", "side effects")
+
+
+def _with_names(table: pa.Table, functions: InPlace) -> pa.Table:
+    """A small table that tells of columns, with their names as they are written."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            texts = [text if text is None else functions.as_written(text) for text in table.column(index).to_pylist()]
+            table = table.set_column(index, field, pa.array(texts, pa.string()))
+    return table
 
 
 class _Describer:
@@ -148,8 +196,8 @@ class _Describer:
     def read_tree(self, text: str) -> object:
         """DuckDB's own reading of a query; None where it gives none."""
         try:
-            found = self._cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchone()
+            found = self._cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
         except duckdb.Error:
             return None
-        tree = json.loads(found[0]) if found else None
-        return None if tree is None or tree.get("error") else tree
+        tree = json.loads(found[0][0])
+        return None if tree.get("error") else tree

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.query.explained import Place
+from lancegpu_sql.query.tally import Spent
 
 OnError = Literal["raise", "null"]
 
@@ -44,6 +46,9 @@ class QueryRun(Protocol):
     def calls(self, version: FunctionVersion, *, on_error: OnError, memo: Memo | None) -> FunctionCalls:
         """Return a way to compute a Function."""
 
+    def spent(self) -> Mapping[str, Spent]:
+        """Return what workers did so far, by folded name of the Function."""
+
     def finished(self, error: BaseException | None) -> None:
         """Say that the reading is over, and why where it did not come to its end. Returns when that is known to all."""
 
@@ -57,6 +62,9 @@ class FunctionSource(Protocol):
 
     def known(self) -> Mapping[str, FunctionVersion]:
         """Return the latest version of each, by folded name."""
+
+    def place(self, version: FunctionVersion) -> Place:
+        """Return where a Function runs."""
 
     def open_run(self, text: str, stop: Callable[[], None]) -> QueryRun:
         """Begin a reading.

@@ -15,8 +15,10 @@ from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import Cancelled, LanceGpuError
 from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.engine import error_for
-from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError
+from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError, Values
 from lancegpu_sql.query.in_place import CaughtByTry, InPlace, Way
+from lancegpu_sql.query.tally import Spent, Tally
+from lancegpu_sql.sql.names import fold
 
 Result = TypeVar("Result")
 CallKey = tuple[str, OnError]
@@ -81,6 +83,7 @@ class FunctionReading:
         self._closed = False
         self.runs_as_written = True  # DuckDB shows the line that it runs, which is of no use where nobody wrote it
         self._lock = threading.Lock()
+        self.tally = Tally()
         self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail)
         self._run = source.open_run(text, self.cancel)
         self._aside = Aside("lancegpu query")
@@ -119,8 +122,16 @@ class FunctionReading:
         self._streams.append(stream)
         return stream
 
-    def calls_of(self, version: FunctionVersion, on_error: OnError) -> FunctionCalls:
-        """The way to compute a Function, which the first row opens."""
+    def spent(self) -> Mapping[str, Spent]:
+        """What workers did so far, by folded name of the Function."""
+        return self._run.spent()
+
+    def submit(self, version: FunctionVersion, on_error: OnError, arguments: pa.RecordBatch) -> Values:
+        """Ask a Function for the values of some rows; the first of them ask for a worker."""
+        self.tally.asked(fold(version.name), arguments.num_rows, arguments.nbytes)
+        return self._calls_of(version, on_error).submit(arguments)
+
+    def _calls_of(self, version: FunctionVersion, on_error: OnError) -> FunctionCalls:
         key: CallKey = (version.digest, on_error)
         with self._lock:
             if self._failure is not None or self._closed:
@@ -212,7 +223,7 @@ class FunctionReading:
 
     def _evaluate(self, way: Way, arguments: pa.RecordBatch) -> pa.Array:
         """Compute a Function for rows that DuckDB brings, in one of its threads."""
-        pending = self.calls_of(way.version, "null" if way.in_try else "raise").submit(arguments)
+        pending = self.submit(way.version, "null" if way.in_try else "raise", arguments)
         values = pending.result()
         if way.in_try and not way.alone_in_try and _any(pending.failed()):
             raise CaughtByTry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -22,8 +23,11 @@ from lancegpu_sql.query.rules import check_statement, check_write, remembered_se
 from lancegpu_sql.query.state import KeptText, SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.inner_query import inner_query, with_column_names
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.statement import write_in
+from lancegpu_sql.sql.statements import split
+from lancegpu_sql.sql.statements.model import Explain
 from lancegpu_sql.sql.versions import with_version_names
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -31,6 +35,9 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 # A PIVOT that must look for its columns is several statements at once.
 _READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
+# What they give is small, and holds names of columns.
+_ABOUT_A_QUERY = re.compile(r"\s*(DESCRIBE|SUMMARIZE|SHOW|DESC)\b", re.IGNORECASE)
+_FORMATS = frozenset({"text", "json"})
 _LISTS_TABLES = re.compile(r"\s*(SHOW\s+TABLES|SHOW|DESCRIBE|PRAGMA\s+show_tables)\s*;?\s*", re.IGNORECASE)
 # What a statement returns that has nothing to tell.
 _NOTHING = pa.table({"Success": pa.array([], pa.bool_())})
@@ -119,7 +126,8 @@ class QuerySession:
         known = self._known()
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
-            return FunctionQuery(text, parameters, tables, self._state, known, self._functions).result()
+            query = FunctionQuery(text, parameters, tables, self._state, known, self._functions)
+            return self.fixed(query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
         return self._result(lambda: self._bound(text, parameters, tables))
 
     def run(self, text: str, parameters: Parameters | None = None) -> QueryResult:
@@ -152,6 +160,33 @@ class QuerySession:
         result = self.query(text, parameters)
         return list(zip(result.columns, result.types, strict=True))
 
+    def explain(
+        self, text: str, parameters: Parameters | None = None, *, analyze: bool = False, form: str = "text"
+    ) -> QueryResult:
+        """How a query that calls Functions runs, in the columns in which DuckDB explains its own.
+
+        Parameters
+        ----------
+        analyze
+            Run it, and say what that took.
+        form
+            ``text``, for people, or ``json``.
+
+        Raises
+        ------
+        InvalidQuery
+            It does not bind, or there is no such form.
+        """
+        assert self._functions is not None
+        if form.lower() not in _FORMATS:
+            raise InvalidQuery(f"A query that calls Functions is explained as text or json, not as {form}.")
+        text, versions = with_version_names(text)
+        tables = QueryTables(self._tables, self._state.made, versions)
+        query = FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions)
+        told = query.explained(analyze=analyze, as_json=form.lower() == "json")
+        key = "analyzed_plan" if analyze else "stages"
+        return self.fixed(pa.table({"explain_key": [key], "explain_value": [told]}))
+
     def close(self) -> None:
         """End the engine; what lived in the session is gone."""
         self._state.close()
@@ -159,7 +194,15 @@ class QuerySession:
     def _one(self, kind: str, text: str, parameters: Parameters | None) -> QueryResult:
         if _LISTS_TABLES.fullmatch(text):
             return self._list_tables()
+        if kind == "EXPLAIN" and self._functions is not None:
+            (statement,) = split(text)
+            if isinstance(statement, Explain) and self._calls_functions(statement.statement.text):
+                inner = statement.statement.text
+                return self.explain(inner, parameters, analyze=statement.analyze, form=statement.format)
         return self.query(text, parameters) if kind in _READS else self._run(kind, text, parameters)
+
+    def _calls_functions(self, text: str) -> bool:
+        return bool(calls_in(text, signatures_of(self._known())) or kept_used(text, self._state.kept))
 
     def _known(self) -> Mapping[str, FunctionVersion]:
         return {} if self._functions is None else self._functions.known()
@@ -172,20 +215,34 @@ class QuerySession:
             check_write(write, made=made, table=lambda name: self._tables.name_of(name, made))
             kept = kept_text(write, calls=bool(calls_in(text, signatures_of(self._known()))), kept=self._state.kept)
             if kept is not None:
-                return self._keep(kept)
+                return self._keep(replace(kept, text=self._with_column_names(kept.text)))
             text = write.text
             if write.verb == "DROP" and write.target and self._state.forget(write.target[-1]):
                 return self.fixed(_NOTHING)
-        tables = QueryTables(self._tables, self._state.made)
-        with self._bound(text, parameters, tables) as reading:
-            # The statement has run; what it returned is small, and DuckDB has it.
-            rows = reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
+        rows = self._done(text, parameters)
         if kind == "CREATE":
             self._state.note_made()
         name = remembered_setting(kind, text)
         if name is not None:
             self._state.note_setting(name, text)
         return self.fixed(rows)
+
+    def _done(self, text: str, parameters: Parameters | None) -> pa.Table:
+        """What a statement returned, which has run by then: it is small, and DuckDB has it."""
+        tables = QueryTables(self._tables, self._state.made)
+        if self._calls_functions(text):
+            assert self._functions is not None
+            text = self._with_column_names(text, parameters)
+            return FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions).done()
+        with self._bound(text, parameters, tables) as reading:
+            return reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
+
+    def _with_column_names(self, text: str, parameters: Parameters | None = None) -> str:
+        """A statement whose query has the names of columns in it that DuckDB gives them as they are written."""
+        span = inner_query(text)
+        if span is None:
+            return text
+        return with_column_names(text, span, [name for name, _ in self.describe(text[slice(*span)], parameters)])
 
     def _keep(self, kept: KeptText) -> QueryResult:
         """Keep a view or macro whose text calls Functions, once DuckDB has made it for a moment."""

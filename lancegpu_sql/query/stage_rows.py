@@ -61,12 +61,14 @@ class StageRows:
         schema: pa.Schema,
         *,
         pending_bytes: int,
+        read: Callable[[int, int], None] = lambda _rows, _bytes: None,
     ) -> None:
         self._carried = list(carried)
         self._source = source
         self._calls = calls
         self._schema = schema
         self._pending_bytes = pending_bytes
+        self._read = read
         self._chunk_rows = INPUT_ROWS
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -75,6 +77,7 @@ class StageRows:
         for batch in self._chunks():
             pending.append(self._asked(batch))
             waiting_bytes += batch.nbytes
+            self._read(batch.num_rows, batch.nbytes)
             while pending and (len(pending) >= in_flight or waiting_bytes > self._pending_bytes):
                 first = pending.popleft()
                 waiting_bytes -= first.nbytes

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -129,16 +130,16 @@ class Stages:
         return (relation.project(f"*, {', '.join(added.values())}") if added else relation), calls
 
     def _submit(self, call: PlannedCall) -> Callable[[pa.RecordBatch], Values]:
-        """Compute a call for some rows; the first of them ask for a worker."""
         version, on_error = self._known[call.function], _key(call)[1]
-        return lambda arguments: self._reading.calls_of(version, on_error).submit(arguments)
+        return lambda arguments: self._reading.submit(version, on_error, arguments)
 
     def _rows(
         self, stage: Stage, stream: pa.RecordBatchReader, calls: Sequence[StageCall], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a stage; whatever goes wrong ends the reading, before DuckDB makes words of it."""
         try:
-            yield from StageRows(stage.carried, stream, calls, schema, pending_bytes=PENDING_BYTES)
+            read = partial(self._reading.tally.read, stage.name)
+            yield from StageRows(stage.carried, stream, calls, schema, pending_bytes=PENDING_BYTES, read=read)
             self._leave(stage.calls)
         except GeneratorExit:
             raise

@@ -1,0 +1,44 @@
+"""The query inside of a statement of DuckDB's own: ``CREATE TABLE t AS …``, ``CREATE VIEW v AS …``, ``COPY (…) TO …``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lancegpu_sql.sql.call_sites import CLOSING, OPENING, closings, word_of
+from lancegpu_sql.sql.names import quote
+from lancegpu_sql.sql.tokens import Token, TokenType, tokens_of
+
+_BEGINS_QUERY = frozenset({"SELECT", "FROM", "WITH", "VALUES", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SUMMARIZE"})
+
+
+def inner_query(text: str) -> tuple[int, int] | None:
+    """Where the query stands in a statement that makes something of its columns; None where there is none."""
+    tokens = tokens_of(text)
+    verb = word_of(tokens[0]) if tokens else ""
+    if verb == "COPY" and len(tokens) > 1 and tokens[1].token_type is TokenType.L_PAREN:
+        close = closings(tokens).get(1)
+        return None if close is None else (tokens[1].end + 1, tokens[close].start)
+    if verb == "CREATE" and {"TABLE", "VIEW"} & {word_of(token) for token in tokens[:6]}:
+        start = _after_as(tokens)
+        end = len(tokens) - (tokens[-1].token_type is TokenType.SEMICOLON)
+        return None if start is None else (tokens[start].start, tokens[end - 1].end + 1)
+    return None
+
+
+def with_column_names(text: str, span: tuple[int, int], names: Sequence[str]) -> str:
+    """A statement in which the columns of the query inside have these names."""
+    start, end = span
+    named = f"FROM (\n{text[start:end]}\n) AS lancegpu_rows({', '.join(map(quote, names))})"
+    return f"{text[:start]}{named}{text[end:]}"
+
+
+def _after_as(tokens: Sequence[Token]) -> int | None:
+    """The index of the first token of the query behind AS."""
+    depth = 0
+    for index, token in enumerate(tokens[:-1]):
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+        after = tokens[index + 1]
+        begins = word_of(after) in _BEGINS_QUERY or after.token_type is TokenType.L_PAREN
+        if depth == 0 and word_of(token) == "AS" and begins:
+            return index + 1
+    return None

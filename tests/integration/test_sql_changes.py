@@ -194,7 +194,7 @@ def test_rows_inserted_are_not_computed_yet(db: lg.Database):
         (
             "MERGE INTO items USING news n ON n.id = items.id WHEN MATCHED THEN ERROR 'no ' || n.id",
             InvalidQuery,
-            "no 2",
+            "Input Error: no ",
         ),
         ("MERGE INTO items USING news n USING (id) WHEN NOT MATCHED THEN INSERT", InvalidQuery, "takes 4 columns"),
     ],

@@ -1,0 +1,329 @@
+"""Statements about Functions, tables, computed columns and jobs, through db.sql."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lancegpu_sql as lg
+from lancegpu_sql.errors import (
+    AlreadyExists,
+    ColumnNotFound,
+    FunctionNotFound,
+    GpuClassNotFound,
+    InUse,
+    InvalidBinding,
+    InvalidFunction,
+    InvalidInput,
+    InvalidQuery,
+    JobNotFound,
+    LoadFailed,
+    ParseError,
+    TableNotFound,
+)
+
+CLASSES = """
+gpu_classes:
+  - name: a100
+    gpu_model: A100
+    local: {simulated: 1}
+"""
+SIZE = "CREATE OR REPLACE FUNCTION size(text utf8) RETURNS int64 LANGUAGE python AS $$def size(text): return len(text or '')$$"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lg.Database]:
+    folder = tmp_path_factory.mktemp("statements")
+    (folder / "classes.yaml").write_text(CLASSES)
+    with lg.connect(
+        folder / "db", gpu_classes=folder / "classes.yaml", progress="quiet", runtime_folder=folder / "run"
+    ) as opened:
+        opened.sql(SIZE)
+        yield opened
+
+
+@pytest.fixture
+def db(database: lg.Database) -> Iterator[lg.Database]:
+    """A table "docs" of three rows, alone."""
+    database.sql(
+        "CREATE TABLE docs (id BIGINT NOT NULL, text VARCHAR); INSERT INTO docs VALUES (1, 'a'), (2, 'bb'), (3, NULL)"
+    )
+    yield database
+    for name in database.table_names():
+        database.drop_table(name)
+
+
+def rows(db: lg.Database, text: str, parameters: Any = None) -> list[tuple[Any, ...]]:
+    return db.sql(text, parameters).fetchall()
+
+
+def records(db: lg.Database, text: str) -> list[dict[str, Any]]:
+    return db.sql(text).to_arrow().to_pylist()
+
+
+# Tables
+
+
+def test_a_table_is_made_with_the_types_it_says(db: lg.Database):
+    db.sql("CREATE TABLE t (a BIGINT NOT NULL, b DECIMAL(10, 2), c FLOAT[3], d STRUCT(x INT, y VARCHAR[]), e BLOB)")
+    assert db.open_table("t").schema.remove_metadata() == pa.schema(
+        [
+            pa.field("a", pa.int64(), nullable=False),
+            ("b", pa.decimal128(10, 2)),
+            ("c", pa.list_(pa.float32(), 3)),
+            ("d", pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])),
+            ("e", pa.binary()),
+        ]
+    )
+
+
+def test_a_table_is_made_of_a_query_and_its_functions(db: lg.Database):
+    assert rows(db, "CREATE TABLE t (k, n, nothing) AS SELECT id, size(text), NULL FROM docs WHERE id < $1", [3]) == [
+        (2,)
+    ]
+    assert rows(db, "FROM t ORDER BY k") == [(1, 1, None), (2, 2, None)]
+    assert rows(db, "CREATE TABLE e AS FROM docs WITH NO DATA; SELECT count(*) FROM e") == [(0,)]
+
+
+def test_a_table_that_is_there_is_kept_replaced_or_in_the_way(db: lg.Database):
+    with pytest.raises(AlreadyExists, match="CREATE OR REPLACE TABLE"):
+        db.sql("CREATE TABLE Docs AS SELECT 1 AS one")
+    assert rows(db, "CREATE TABLE IF NOT EXISTS docs AS SELECT 1 AS one; SELECT count(*) FROM docs") == [(3,)]
+    assert rows(db, "CREATE OR REPLACE TABLE docs AS SELECT id FROM docs; FROM docs ORDER BY id") == [(1,), (2,), (3,)]
+    assert db.open_table("docs").list_versions()[0].version == 1
+
+
+def test_tables_are_listed_described_and_dropped(db: lg.Database):
+    db.sql("CREATE TABLE other AS SELECT 1 AS a; CREATE TEMP TABLE passing AS SELECT 1 AS a")
+    assert rows(db, "SHOW TABLES") == [("docs",), ("other",), ("passing",)]
+    assert [row[:2] for row in rows(db, "DESCRIBE docs")] == [("id", "BIGINT"), ("text", "VARCHAR")]
+    db.sql("DROP TABLE passing; DROP TABLE main.other; DROP TABLE IF EXISTS other")
+    assert db.table_names() == ["docs"]
+    with pytest.raises(TableNotFound, match="The tables are docs"):
+        db.sql("DROP TABLE other")
+
+
+def test_names_mean_what_they_mean_in_queries(db: lg.Database):
+    assert rows(db, 'UPDATE DOCS SET "TEXT" = upper(Text) WHERE ID = 2; SELECT text FROM docs WHERE id = 2') == [
+        ("BB",)
+    ]
+
+
+# Functions
+
+
+def test_a_function_is_registered_from_its_text_and_called(db: lg.Database):
+    (made,) = records(
+        db,
+        """CREATE FUNCTION split_at(text utf8 NOT NULL, mark utf8) RETURNS struct<head: utf8, tail: utf8>
+        LANGUAGE python AS $$
+            def split_at(text, mark):
+                head, _, tail = text.partition(mark or " ")
+                return {"head": head, "tail": tail}
+        $$ WITH (cpus = 1, batch_size = 7, env = '{"A": "b"}')""",
+    )
+    assert (made["version"], made["parameters"]) == (1, "text utf8 NOT NULL, mark utf8")
+    assert rows(db, "SELECT split_at('a-b', '-').tail") == [("b",)]
+    (told,) = records(db, "DESCRIBE FUNCTION split_at")
+    assert (told["batch_size"], told["env"], told["calling"]) == (7, '{"A": "b"}', "row")
+    db.sql("DROP FUNCTION split_at")
+
+
+def test_another_text_is_another_version_and_needs_or_replace(db: lg.Database):
+    again = "{} FUNCTION f(x int64) RETURNS int64 LANGUAGE python AS 'def f(x): return x + {}'"
+    db.sql(again.format("CREATE", 1))
+    with pytest.raises(AlreadyExists, match="CREATE OR REPLACE FUNCTION"):
+        db.sql(again.format("CREATE", 2))
+    db.sql(again.format("CREATE", 2).replace("FUNCTION", "FUNCTION IF NOT EXISTS"))
+    assert rows(db, "SELECT f(1)") == [(2,)]
+    db.sql(again.format("CREATE OR REPLACE", 2))
+    assert rows(db, "SELECT f(1)") == [(3,)]
+    assert [each["version"] for each in records(db, "DESCRIBE FUNCTION f")] == [1, 2]
+    db.sql("DROP FUNCTION f VERSION 1; DROP FUNCTION f")
+    with pytest.raises(FunctionNotFound):
+        db.sql("DESCRIBE FUNCTION f")
+
+
+def test_a_function_is_registered_from_a_file_under_another_name(db: lg.Database, tmp_path: Path):
+    (tmp_path / "measures.py").write_text("def size(text: str) -> int: return 10 * len(text)\n")
+    db.sql(f"CREATE FUNCTION tenfold FROM '{tmp_path}/measures.py:size' WITH (concurrency = 2)")
+    assert rows(db, "SELECT tenfold('ab')") == [(20,)]
+    assert {"tenfold", "size"} <= {each["name"] for each in records(db, "SHOW FUNCTIONS")}
+    db.sql("DROP FUNCTION tenfold")
+
+
+def test_a_function_without_language_is_a_macro_of_duckdbs(db: lg.Database):
+    db.sql("CREATE FUNCTION plus(a, b) AS a + b")
+    assert rows(db, "SELECT plus(1, 2)") == [(3,)]
+    db.sql("DROP FUNCTION plus")
+    with pytest.raises(FunctionNotFound, match="neither a Function 'plus' nor a macro"):
+        db.sql("DROP FUNCTION plus")
+
+
+MADE = "CREATE FUNCTION f(x int64) RETURNS int64 LANGUAGE python AS '{}' {}"
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        (MADE.format("def g(x): return x", ""), InvalidFunction, "defines no f"),
+        (MADE.format("def f(y): return y", ""), InvalidFunction, "takes (y)"),
+        (MADE.format("1 / 0", ""), LoadFailed, "ZeroDivisionError"),
+        (MADE.format("def f(x): return x", "WITH (gpuu = true)"), ParseError, "did you mean gpu?"),
+        (MADE.format("def f(x): return x", "WITH (gpu_class = 'a100')"), InvalidFunction, "without gpu=True"),
+        (MADE.format("def f(x): return x", "WITH (gpu = true, gpu_class = 'h100')"), GpuClassNotFound, "h100"),
+        (MADE.format("def f(x): return x", "WITH (env = 'A=B')"), InvalidFunction, "JSON object"),
+        ("CREATE FUNCTION f FROM 'nowhere.py'", InvalidFunction, "nowhere.py"),
+        ("DROP FUNCTION nope VERSION 3", FunctionNotFound, "nope"),
+    ],
+)
+def test_what_is_wrong_with_a_function_is_said(db: lg.Database, text: str, error: type[Exception], told: str):
+    with pytest.raises(error, match=re.escape(told)):
+        db.sql(text)
+
+
+# Computed columns
+
+
+def test_a_column_is_declared_refreshed_and_told_of(db: lg.Database):
+    db.sql("ALTER TABLE docs ADD COLUMN n BIGINT AS (size(text))")
+    assert rows(db, "SHOW COLUMNS STATUS FOR docs") == [("n", "size", 1, 0, 0, 0, 3)]
+    (done,) = records(
+        db, "REFRESH COLUMN n ON TABLE docs WHERE id > 1 WITH (batch_size = 2, call_timeout_seconds = '30s')"
+    )
+    assert (done["rows_assigned"], done["rows_remaining"]) == (2, 1)
+    assert rows(db, "REFRESH COLUMN n ON docs; SELECT n FROM docs ORDER BY id") == [(1,), (2,), (0,)]
+
+
+def test_constants_and_named_columns_are_bound(db: lg.Database):
+    db.sql(
+        "CREATE OR REPLACE FUNCTION times(x int64) RETURNS int64 LANGUAGE python AS $$\n"
+        "class times:\n    def __init__(self, k: int): self.k = k\n    def __call__(self, x): return x * self.k\n$$"
+    )
+    db.sql("ALTER TABLE docs ADD COLUMN m AS (times(x := id, k := 5)); REFRESH COLUMN m ON docs")
+    assert rows(db, "SELECT m FROM docs ORDER BY id") == [(5,), (10,), (15,)]
+
+
+def test_a_column_is_pointed_to_another_function(db: lg.Database):
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text)); REFRESH COLUMN n ON docs")
+    db.sql(SIZE.replace("size(text", "twice(text").replace("len(text or '')", "2 * len(text or '')"))
+    db.sql("ALTER TABLE docs ALTER COLUMN n SET FUNCTION twice VERSION 1; REFRESH COLUMN n ON docs")
+    assert rows(db, "SELECT n FROM docs ORDER BY id") == [(2,), (4,), (0,)]
+    with pytest.raises(InUse, match=r"docs\.n"):
+        db.sql("DROP FUNCTION twice")
+
+
+def test_plain_columns_are_added_renamed_retyped_and_dropped(db: lg.Database):
+    db.sql(
+        "ALTER TABLE docs ADD COLUMN extra INTEGER; UPDATE docs SET extra = id; ALTER TABLE docs RENAME extra TO more"
+    )
+    db.sql("ALTER TABLE docs ALTER more TYPE BIGINT; ALTER TABLE docs ADD COLUMN IF NOT EXISTS more INTEGER")
+    assert rows(db, "SELECT more, typeof(more) FROM docs WHERE id = 2") == [(2, "BIGINT")]
+    db.sql("ALTER TABLE docs DROP COLUMN more; ALTER TABLE docs DROP COLUMN IF EXISTS more")
+    assert db.open_table("docs").schema.names == ["id", "text"]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        ("ALTER TABLE docs ADD COLUMN n VARCHAR AS (size(text))", InvalidBinding, "declared as VARCHAR"),
+        ("ALTER TABLE docs ADD COLUMN n AS (size(nope))", ColumnNotFound, "nope"),
+        ("ALTER TABLE docs ADD COLUMN n AS (size(id))", InvalidBinding, "id"),
+        ("ALTER TABLE docs ADD COLUMN n AS (nope(id))", FunctionNotFound, "nope"),
+        ("ALTER TABLE docs ADD COLUMN text INTEGER", AlreadyExists, "text"),
+        ("ALTER TABLE docs DROP COLUMN nope", ColumnNotFound, "nope"),
+        ("ALTER TABLE nope DROP COLUMN id", TableNotFound, "docs"),
+        ("REFRESH COLUMN text ON docs", ColumnNotFound, "text"),
+        ("REFRESH COLUMN text ON docs WITH (gpu_clas = 'x')", ParseError, "did you mean gpu_class?"),
+        ("REFRESH COLUMN text ON docs WITH (batch_size = 'x')", InvalidInput, "batch_size"),
+    ],
+)
+def test_what_is_wrong_with_a_column_is_said(db: lg.Database, text: str, error: type[Exception], told: str):
+    before = db.open_table("docs").version
+    with pytest.raises(error, match=re.escape(told)):
+        db.sql(text)
+    assert db.open_table("docs").version == before
+
+
+# GPU classes and jobs
+
+
+def test_gpu_classes_are_shown_with_the_fields_of_the_call(db: lg.Database):
+    assert records(db, "SHOW GPU CLASSES") == [asdict(each) for each in db.list_gpu_classes()]
+
+
+def test_jobs_are_shown_described_and_asked(db: lg.Database):
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text))")
+    (left,) = records(db, "REFRESH COLUMN n ON docs WITH (wait = false)")
+    assert left["state"] == "queued"
+    job = left["job_id"]
+    assert records(db, "SHOW JOBS FOR TABLE docs")[0]["id"] == job
+    assert job in [each["id"] for each in records(db, "SHOW JOBS")]
+    (told,) = records(db, f"DESCRIBE JOB '{job}'")
+    assert (told["kind"], told["table"], told["columns"]) == ("refresh_column", "docs", ["n"])
+    assert "queued" in [each["kind"] for each in records(db, f"SHOW EVENTS FOR JOB '{job[-8:]}'")]
+    assert records(db, f"PAUSE JOB '{job}'") == [{"job_id": job, "state": "paused"}]
+    assert records(db, f"RESUME JOB '{job}'") == [{"job_id": job, "state": "finished"}]
+    assert records(db, f"SHOW ERRORS FOR JOB '{job}'") == []
+
+
+def test_a_job_that_is_cancelled_says_so(db: lg.Database):
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text))")
+    (left,) = records(db, "REFRESH COLUMN n ON docs WITH (wait = false)")
+    assert records(db, f"CANCEL JOB '{left['job_id']}'")[0]["state"] == "cancelled"
+    assert records(db, f"RESUME JOB '{left['job_id']}' WITH (wait = false)")[0]["state"] == "queued"
+    db.sql(f"CANCEL JOB '{left['job_id']}'")
+    with pytest.raises(JobNotFound):
+        db.sql("DESCRIBE JOB 'ffffffff'")
+
+
+def test_why_a_job_failed_is_shown(db: lg.Database):
+    db.sql(MADE.format("def f(x): return 1 // (x - 2)", "").replace("CREATE", "CREATE OR REPLACE"))
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (f(id))")
+    with pytest.raises(lg.errors.RowFailed):
+        db.sql("REFRESH COLUMN n ON docs")
+    (failed,) = [each["id"] for each in records(db, "SHOW JOBS FOR TABLE docs") if each["state"] == "failed"][:1]
+    (error,) = records(db, f"SHOW ERRORS FOR JOB '{failed}'")
+    assert (error["type"], error["function"]) == ("RowFailed", "f")
+    assert "ZeroDivisionError" in error["traceback"]
+    assert error["row_id"] == db.open_table("docs").to_arrow(["_rowid"], where="id = 2")["_rowid"][0].as_py()
+
+
+# Texts
+
+
+def test_a_text_stops_at_the_statement_that_fails_and_says_which(db: lg.Database):
+    with pytest.raises(TableNotFound, match="Statement 2 of 3, at line 2") as caught:
+        db.sql("DELETE FROM docs WHERE id = 1;\nDELETE FROM nope;\nDELETE FROM docs")
+    assert caught.value.facts["statement"] == 2
+    assert rows(db, "SELECT count(*) FROM docs") == [(2,)]
+
+
+def test_a_text_that_is_not_understood_does_nothing(db: lg.Database):
+    with pytest.raises(ParseError, match="did you mean REFRESH"):
+        db.sql("DELETE FROM docs;\nREFRES COLUMN n ON docs")
+    assert rows(db, "SELECT count(*) FROM docs") == [(3,)]
+
+
+def test_what_duckdb_cannot_parse_is_told_at_its_place(db: lg.Database):
+    with pytest.raises(ParseError) as caught:
+        db.sql("FROM docs;\n  SELECT * FROM docs LIMIT ALL ALL")
+    assert (caught.value.facts["line"], caught.value.facts["column"]) == (2, 32)
+
+
+@pytest.mark.parametrize("text", ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "ABORT", "END"])
+def test_transactions_are_refused_with_what_there_is(db: lg.Database, text: str):
+    with pytest.raises(InvalidQuery, match="transaction of its own"):
+        db.sql(text)
+
+
+def test_explain_is_for_queries(db: lg.Database):
+    assert "PYTHON_ARROW_SCAN" in str(rows(db, "EXPLAIN FROM docs"))
+    with pytest.raises(InvalidQuery, match="give it the query"):
+        db.sql("EXPLAIN DELETE FROM docs")

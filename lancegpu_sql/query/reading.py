@@ -65,6 +65,8 @@ class FunctionReading:
         Makes the relation that is read, in DuckDB's thread.
     """
 
+    computes = True
+
     def __init__(
         self,
         text: str,

@@ -21,7 +21,9 @@ Result = TypeVar("Result")
 
 
 class Reading(Protocol):
-    """A query that is being run."""
+    """A query that is being run. `computes` says whether Functions do, which takes its time."""
+
+    computes: bool
 
     def call(self, work: Callable[[Any], Result]) -> Result:
         """Do something with the relation that it is, and raise our errors instead of DuckDB's."""
@@ -35,6 +37,8 @@ Opened = Callable[[], AbstractContextManager[Reading]]
 
 class PlainReading:
     """A query without Functions: DuckDB runs it in the thread of whoever reads."""
+
+    computes = False
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelation) -> None:
         self._cursor = cursor
@@ -123,8 +127,16 @@ class QueryResult:
         return self._read(lambda relation: next(iter(relation.limit(1).fetchall()), None))
 
     def show(self, max_rows: int = 40) -> None:
-        """Print the first rows as a table; no more of them are read than DuckDB needs to show that there are more."""
-        self._read(lambda relation: relation.show(max_rows=max_rows))
+        """Print the first rows as a table; no more of them are read than DuckDB needs to show that there are more.
+
+        Of a query that calls Functions no more rows are computed than are shown.
+        """
+        with self._reading() as reading:
+            if not reading.computes:
+                reading.call(lambda relation: relation.show(max_rows=max_rows))
+                return
+            reading.call(lambda relation: relation.limit(max_rows).show(max_rows=max_rows))
+            print(f"(at most {max_rows} rows are computed to be shown)")  # noqa: T201  # as DuckDB does
 
     def cancel(self) -> None:
         """End every reading of it that is under way, in whichever thread; that one raises an error."""

@@ -177,7 +177,7 @@ def _choice(case: Case, pod: Mapping[str, Any], asked: DeviceAlternative | Devic
         )
         return _result(case, pod, False, "claim", message, devices=0)
     if most_on_one_node(suited) < want:
-        has = f"{most_on_one_node(suited) or 'none'} on one node" if suited else "none"
+        has = f"{most_on_one_node(suited)} on one node" if suited else "none"
         message = f"its nodes publish {here}, {has} as its selectors ask, and a worker needs {want}"
         return _result(case, pod, False, "claim", message, devices=len(suited))
     if not surely:

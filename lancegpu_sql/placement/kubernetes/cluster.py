@@ -116,6 +116,21 @@ class ClusterView:
         return {pod.uid: pod for pod in self.pods}
 
     @cached_property
+    def workloads_by_owner(self) -> Mapping[str, WorkloadView]:
+        """The workloads by the pods that they stand for."""
+        return {uid: one for one in self.workloads for uid in one.owner_uids if uid}
+
+    @cached_property
+    def claims_by_name(self) -> Mapping[tuple[str, str], ClaimView]:
+        """The resource claims by namespace and name."""
+        return {(one.namespace, one.name): one for one in self.claims}
+
+    def claims_of(self, pod: PodView) -> tuple[ClaimView, ...]:
+        """Return the claims of a pod that have been made."""
+        names = ((pod.namespace, claim.claim_name or "") for claim in pod.claims)
+        return tuple(self.claims_by_name[name] for name in names if name in self.claims_by_name)
+
+    @cached_property
     def devices_by_node(self) -> Mapping[str, tuple[PublishedDevice, ...]]:
         """The published devices of each node."""
         found: dict[str, list[PublishedDevice]] = {}

@@ -185,9 +185,8 @@ def _published_stock(node: NodeView, resource: str, cluster: ClusterView) -> Sto
 
 def _claimed_stock(pod: PodView, node: NodeView, cluster: ClusterView) -> Stock:
     """Count devices of the classes that the pod's claims name; which of them will do is for the claims to say."""
-    names = {claim.claim_name for claim in pod.claims}
-    mine = (one for one in cluster.claims if one.namespace == pod.namespace and one.name in names)
-    return _stock_of_classes(node, {request.device_class for claim in mine for request in claim.requests}, cluster)
+    requests = (request for claim in cluster.claims_of(pod) for request in claim.requests)
+    return _stock_of_classes(node, {request.device_class for request in requests}, cluster)
 
 
 def _stock_of_classes(node: NodeView, names: Collection[str], cluster: ClusterView) -> Stock:

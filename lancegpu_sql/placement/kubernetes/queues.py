@@ -7,7 +7,7 @@ from typing import Any
 
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict
 from lancegpu_sql.placement.kubernetes.fit import tolerates
-from lancegpu_sql.placement.kubernetes.holders import holders_of, holders_words
+from lancegpu_sql.placement.kubernetes.holders import Holders, holders_of, holders_words
 from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL
 from lancegpu_sql.placement.kubernetes.quantities import amount_text, resource_noun, words
 from lancegpu_sql.placement.kubernetes.queue_views import (
@@ -99,8 +99,7 @@ def queue_of(case: Case) -> str:
 
 def workload_of(case: Case) -> WorkloadView | None:
     """Return what Kueue knows of the pod."""
-    pod = case.pod
-    return next((one for one in case.cluster.workloads if pod.uid and pod.uid in one.owner_uids), None)
+    return case.cluster.workloads_by_owner.get(case.pod.uid)
 
 
 def cluster_queue_of(case: Case) -> ClusterQueueView | None:
@@ -198,17 +197,23 @@ def _who(case: Case, queue: ClusterQueueView, resource: str, held: int) -> str:
     """Return who has a queue's quota, as far as their workloads and pods can be seen."""
     if resource in _BYTES:
         return ""
+    key = ("quota", queue.name, resource)
+    if key not in case.cluster.remembered:
+        case.cluster.remembered[key] = _holders(case, queue, resource)
+    holders, seen = case.cluster.remembered[key]
+    others = "by workloads that cannot be seen from here"
+    if not seen:
+        return f" {others}" if held else ""
+    return f" {holders_words(holders, resource_noun(resource), mine=case.job)}" + (f", {others}" if seen < held else "")
+
+
+def _holders(case: Case, queue: ClusterQueueView, resource: str) -> tuple[Holders, int]:
+    """Return who has how much of a queue's quota, and how much that is in all."""
     pods = case.cluster.pods_by_uid
     holding = [one for one in case.cluster.workloads if one.reserved_in == queue.name]
     seen = [(pods[uid], one) for one in holding for uid in one.owner_uids if uid in pods]
     amounts = [(pod, one.requests.get(resource, pod.requests.get(resource, 0))) for pod, one in seen]
-    holders = [(pod, amount) for pod, amount in amounts if amount]
-    unseen = sum(amount for _, amount in holders) < held
-    others = "by workloads that cannot be seen from here"
-    if not holders:
-        return f" {others}" if unseen else ""
-    found = holders_words(holders_of(holders), resource_noun(resource), mine=case.job)
-    return f" {found}" + (f", {others}" if unseen else "")
+    return holders_of((pod, amount) for pod, amount in amounts if amount), sum(amount for _, amount in amounts)
 
 
 def _needs(case: Case, group: tuple[FlavorQuota, ...]) -> dict[str, int]:

@@ -33,6 +33,8 @@ def why_not() -> str | None:
     path = "/etc/kueue/metrics/certs, a path compiled into Kueue"
     if os.geteuid() != 0:
         return f"only root can give a process {path}"
+    if shutil.which("unshare") is None:
+        return f"no unshare on the PATH (it gives a process {path})"
     mounted = subprocess.run(
         ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/etc"], capture_output=True, check=False
     )

@@ -7,19 +7,13 @@ import random
 from pathlib import Path
 
 import pytest
-from suites import TESTS
+from sql_corpus import CORPUS, STATEMENTS, edited, statements_of
 
 from lancegpu_sql.errors import ParseError
 from lancegpu_sql.sql.statements import split
 
 FULL = os.environ.get("TEST_LENGTH") == "full"
 EDITS = 20_000 if FULL else 300
-CORPUS = sorted((TESTS / "unit" / "sql" / "statements" / "corpus").glob("*.sql"))
-STATEMENTS = [statement.text for file in CORPUS for statement in split(file.read_text())]
-PIECES = (
-    *"'\"$();,.*[]{}<>=:?-/\\\n\t\0 é\u00a0\ud800",
-    *("$$", "/*", "*/", "--", "->", ":=", "NOT", "NULL", "WITH", "AS", "CASE", "END", "FROM", "WHERE", "1e9", "0x", "E'", "99999999999999999999"),
-)  # fmt: skip
 
 
 def mistake_in(text: str) -> ParseError | None:
@@ -41,25 +35,6 @@ def check(text: str) -> None:
         assert problem.message.endswith("^")
 
 
-def edited(text: str, chance: random.Random) -> str:
-    """A text with some pieces left out, put in, doubled or swapped."""
-    for _ in range(chance.randint(1, 4)):
-        start = chance.randint(0, len(text))
-        end = min(len(text), start + chance.choice((0, 1, 2, 8, 30)))
-        match chance.randint(0, 3):
-            case 0:
-                text = text[:start] + text[end:]
-            case 1:
-                text = text[:start] + chance.choice(PIECES) + text[start:]
-            case 2:
-                text = text[:end] + text[start:end] + text[end:]
-            case _:
-                other = chance.choice(STATEMENTS)
-                cut = chance.randint(0, len(other))
-                text = text[:start] + other[cut : cut + chance.randint(1, 40)] + text[end:]
-    return text
-
-
 @pytest.mark.parametrize("text", STATEMENTS, ids=lambda text: text[:30])
 def test_every_prefix_and_suffix_of_a_statement_is_read_or_refused_with_a_place(text: str):
     step = 1 if FULL or len(text) < 120 else 3
@@ -71,6 +46,6 @@ def test_every_prefix_and_suffix_of_a_statement_is_read_or_refused_with_a_place(
 @pytest.mark.parametrize("file", CORPUS, ids=lambda path: path.stem)
 def test_random_edits_are_read_or_refused_with_a_place(file: Path):
     chance = random.Random(file.stem)
-    own = [statement.text for statement in split(file.read_text())]
+    own = statements_of(file.stem)
     for _ in range(EDITS):
         check(edited(chance.choice(own), chance))

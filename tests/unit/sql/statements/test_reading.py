@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suites import TESTS
+from sql_corpus import CORPUS
 
 from lancegpu_sql.sql.statements import model, split
-
-CORPUS = sorted((TESTS / "unit" / "sql" / "statements" / "corpus").glob("*.sql"))
 
 
 def one(text: str) -> Any:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import duckdb
 import pytest
+import query_texts
 import sqlglot
+from hypothesis import HealthCheck, given, reject, settings
 from planned import Bench, Seen, sorted_rows
 
 _CORPUS = Path(__file__).with_name("plan_corpus")
@@ -21,11 +25,16 @@ def queries(name: str) -> list[str]:
     ]
 
 
+@cache
+def shared_bench() -> Bench:
+    return Bench()
+
+
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    bench = Bench()
-    yield bench
-    bench.connection.close()
+    yield shared_bench()
+    shared_bench().connection.close()
+    shared_bench.cache_clear()
 
 
 def assert_same(bench: Bench, text: str) -> Seen:
@@ -68,3 +77,18 @@ def test_what_cannot_be_cut_is_left_as_it_is(bench: Bench, text: str):
     assert planned.plan.stages == ()
     assert planned.plan.final_sql == text.rstrip(";")
     assert planned.plan.notes
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@given(text=query_texts.queries())
+def test_a_random_query_gives_the_same(text: str):
+    bench = shared_bench()
+    try:
+        written = bench.as_written(text)
+    except duckdb.Error:
+        reject()  # a generator cannot know all that DuckDB forbids
+    planned = bench.planned(text)
+    assert (planned.names, planned.types) == (written.names, written.types)
+    assert sorted_rows(planned.rows) == sorted_rows(written.rows), planned.plan
+    if is_ordered(text):
+        assert list(map(repr, planned.rows)) == list(map(repr, written.rows))

@@ -9,9 +9,10 @@ from typing import Literal
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.block import CLAUSES, REF, Block, Occurrence
+from lancegpu_sql.sql.blocks.block import CLAUSES, REF, Block
 from lancegpu_sql.sql.blocks.kinds import function_name, is_aggregate, is_marker, is_star, own_nodes, same_key
 from lancegpu_sql.sql.blocks.marked import NotPlanned
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, grouping_of, in_groups, key_of, mask_of, occurrences
 from lancegpu_sql.sql.stages import PlannedCall, Stage
 
 _OCCURRENCE = "lancegpu_occurrence"
@@ -103,16 +104,16 @@ class _Cutter:
         self._calls: list[PlannedCall] = []
 
     def run(self, item_names: Sequence[Sequence[str]]) -> tuple[Stage, exp.Select, exp.Select]:
-        occurrences = self._block.occurrences()
+        calls = occurrences(self._block)
         self._plan_calls()
-        for number, occurrence in enumerate(occurrences):
+        for number, occurrence in enumerate(calls):
             occurrence.node.meta[_OCCURRENCE] = number
             result = self._result_for(occurrence)
             if result is not None:
                 self._taken[number] = result
         rest = self._rest(item_names)
         inner = self._inner()
-        for occurrence in occurrences:
+        for occurrence in calls:
             occurrence.node.meta.pop(_OCCURRENCE, None)
         return Stage(self._stage.name, "", tuple(self._calls), tuple(self._stage.carried)), inner, rest
 
@@ -121,7 +122,7 @@ class _Cutter:
     def _plan_calls(self) -> None:
         by_key: dict[str, list[Occurrence]] = {}
         for occurrence in self._wanted.calls:
-            by_key.setdefault(self._block.key_of(occurrence), []).append(occurrence)
+            by_key.setdefault(key_of(self._block, occurrence), []).append(occurrence)
         for key, alike in by_key.items():
             masks = list({same_key(mask): mask for mask in map(mask_of, alike) if mask is not None}.values())
             if any(mask_of(occurrence) is None for occurrence in alike):
@@ -137,14 +138,14 @@ class _Cutter:
 
     def _result_for(self, occurrence: Occurrence) -> str | None:
         """The column that holds a call's result, where it holds it for every row that the call sees."""
-        made = self._results.get(self._block.key_of(occurrence))
+        made = self._results.get(key_of(self._block, occurrence))
         if made is None:
             return None
         result, masks = made
         mask = mask_of(occurrence)
         if masks and (mask is None or same_key(mask) not in masks):
             return None
-        of_groups = self._block.in_groups(occurrence, self._grouping)
+        of_groups = in_groups(self._block, occurrence, self._grouping)
         return result if of_groups == (self._wanted.level == "groups") or not self._block.aggregated else None
 
     # -- the rest -------------------------------------------------------------------------------------------------
@@ -296,28 +297,6 @@ class _Cutter:
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=inner, alias=alias)))
 
 
-def grouping_of(block: Block) -> frozenset[str]:
-    """The keys of the calls that are part of what a block groups by."""
-    return frozenset(
-        block.key_of(occurrence) for occurrence in block.occurrences() if _in_group_keys(block, occurrence)
-    )
-
-
-def _in_group_keys(block: Block, occurrence: Occurrence) -> bool:
-    """Whether a call is part of what a block groups by."""
-    if occurrence.clause == "group":
-        return True
-    if occurrence.clause != "expressions" or occurrence.in_aggregate or not block.has("group"):
-        return False
-    item = block.items[occurrence.item].unalias()
-    return any(key is item for key in block.group_keys())
-
-
-def mask_of(occurrence: Occurrence) -> exp.Expr | None:
-    """What is true for exactly the rows that a call sees; None for all of them."""
-    return exp.and_(*occurrence.conditions, copy=True) if occurrence.conditions else None
-
-
 def conjuncts(select: exp.Select, key: str) -> list[exp.Expr]:
     """The parts of a clause's condition."""
     clause = select.args.get(key)
@@ -352,7 +331,7 @@ def _move(select: exp.Select, inner: exp.Select, key: str) -> None:
         inner.set(key, [part.copy() for part in value] if isinstance(value, list) else value.copy())
 
 
-def has_calls(node: exp.Expr, occurrences: Iterable[Occurrence]) -> bool:
+def has_calls(node: exp.Expr, calls: Iterable[Occurrence]) -> bool:
     """Whether some of these calls stand in an expression."""
-    nodes = {id(occurrence.call) for occurrence in occurrences}
+    nodes = {id(occurrence.call) for occurrence in calls}
     return any(is_marker(found) and id(found) in nodes for found in own_nodes(node))

@@ -59,8 +59,14 @@ def function_name(node: exp.Expr) -> str:
     if isinstance(node, exp.Anonymous):
         return fold(node.name)
     if isinstance(node, exp.Func) and not isinstance(node, (exp.Connector, exp.Cast, exp.Case)):
-        return fold(node.sql(dialect="duckdb").partition("(")[0])
+        kind = type(node)
+        if kind not in _NAMES:
+            _NAMES[kind] = fold(node.sql(dialect="duckdb").partition("(")[0])
+        return _NAMES[kind]
     return ""
+
+
+_NAMES: dict[type[exp.Expr], str] = {}  # one name for each class; writing one takes a while
 
 
 def is_aggregate(node: exp.Expr) -> bool:

@@ -9,12 +9,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from lancegpu_sql.errors import LanceGpuError
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.ctes import drop, materialize, taken_along, with_taken
 from lancegpu_sql.sql.blocks.cut import Names, Wanted, cut
 from lancegpu_sql.sql.blocks.inlined import inlined
 from lancegpu_sql.sql.blocks.kinds import is_marker, is_star, markers_in, own_nodes
 from lancegpu_sql.sql.blocks.marked import Marked, NotPlanned, mark, numbered
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences, why_in_place
 from lancegpu_sql.sql.blocks.places import check_place, is_read
 from lancegpu_sql.sql.blocks.readings import same_reading
 from lancegpu_sql.sql.blocks.resolve import resolve
@@ -150,11 +151,10 @@ class _Planner:
             index for index, (name, *_) in enumerate(item_names) if plain and not is_read(select, name, self._tree)
         }
         resolve(block, self._written)
-        done = False
         while True:
             ready = tuple(
                 occurrence
-                for occurrence in _ready(block.occurrences())
+                for occurrence in _ready(occurrences(block))
                 if occurrence.clause != "expressions" or occurrence.item not in unread
             )
             wanted = next(filter(None, (rule(block, ready) for rule in RULES)), None)
@@ -162,10 +162,8 @@ class _Planner:
                 break
             self._cut(block, wanted, item_names)
             item_names = [[item.alias] for item in block.items]
-            done = True
-        left = [marker for marker in map(_as_marker, own_nodes(block.select)) if marker is not None]
-        if left or not done:
-            self._notes.append(f"in place: {self._functions_of(block.select)}, since a rule for it is missing")
+        for call, reason in why_in_place(block):
+            self._notes.append(f"in place: {self._marked.function(call)}, since {reason}")
 
     def _cut(self, block: Block, wanted: Wanted, item_names: list[list[str]]) -> None:
         stage, inner, rest = cut(block, wanted, self._names, item_names)
@@ -210,7 +208,10 @@ class _Planner:
             changed = any(table.name in stages for item in select.expressions for table in item.find_all(exp.Table))
             if not self._written.knows(select) or not (first or changed):
                 continue
-            self._name_items(select)
+            try:
+                self._name_items(select)
+            except NotPlanned:
+                continue  # should a name have changed, the plan is not used
 
     def _name_items(self, select: exp.Select) -> None:
         for item, names in zip(list(select.expressions), self._item_names(select), strict=True):
@@ -247,12 +248,12 @@ def _check_reading(marked: Marked, text: str, calls: Sequence[TextCall], read_tr
         raise NotPlanned("this SQL is understood by DuckDB alone")
 
 
-def _ready(occurrences: Sequence[Occurrence]) -> list[Occurrence]:
+def _ready(found: Sequence[Occurrence]) -> list[Occurrence]:
     """The calls that depend on no other call that a stage can make."""
-    calls = {id(occurrence.call) for occurrence in occurrences}
-    names = {str(occurrence.call.this) for occurrence in occurrences}
+    calls = {id(occurrence.call) for occurrence in found}
+    names = {str(occurrence.call.this) for occurrence in found}
     ready = []
-    for occurrence in occurrences:
+    for occurrence in found:
         inside = [marker for part in occurrence.call.expressions for marker in markers_in(part)]
         before = [marker for part in occurrence.conditions for marker in markers_in(part)]
         if not any(id(marker) in calls for marker in inside) and not any(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
-from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, grouping_of, has_calls
+from lancegpu_sql.sql.blocks.block import Block
+from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, has_calls
 from lancegpu_sql.sql.blocks.kinds import markers_in
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, grouping_of, in_groups, occurrences
 
 
 def filter_groups(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
@@ -17,11 +18,11 @@ def filter_groups(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
     calls = [
         occurrence
         for occurrence in ready
-        if block.in_groups(occurrence, grouping) and not occurrence.in_window and not reads_window(occurrence)
+        if in_groups(block, occurrence, grouping) and not occurrence.in_window and not reads_window(occurrence)
     ]
-    if any(not block.in_groups(occurrence, grouping) for occurrence in block.occurrences()):
+    if any(not in_groups(block, occurrence, grouping) for occurrence in occurrences(block)):
         return None
-    windowed = [occurrence for occurrence in ready if block.in_groups(occurrence, grouping) and occurrence.in_window]
+    windowed = [occurrence for occurrence in ready if in_groups(block, occurrence, grouping) and occurrence.in_window]
     parts = conjuncts(block.select, "having")
     target = next((index for index, part in enumerate(parts) if has_calls(part, calls)), None)
     if target is not None:

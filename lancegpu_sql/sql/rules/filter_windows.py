@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, has_calls
 from lancegpu_sql.sql.blocks.kinds import markers_in
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences
 
 
 def filter_windows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
     """Cut before the first condition of QUALIFY with calls that can be made."""
-    if block.aggregated or block.has_unknown or any(call.in_window for call in block.occurrences()):
+    if block.aggregated or block.has_unknown or any(call.in_window for call in occurrences(block)):
         return None
     calls = [occurrence for occurrence in ready if occurrence.clause == "qualify"]
     parts = conjuncts(block.select, "qualify")

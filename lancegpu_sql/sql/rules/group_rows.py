@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
-from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, grouping_of
+from lancegpu_sql.sql.blocks.block import Block
+from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, grouping_of, in_groups
 
 
 def group_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
@@ -12,7 +13,9 @@ def group_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
         return None
     grouping = grouping_of(block)
     chosen = tuple(
-        occurrence for occurrence in ready if occurrence.clause != "where" and not block.in_groups(occurrence, grouping)
+        occurrence
+        for occurrence in ready
+        if occurrence.clause != "where" and not in_groups(block, occurrence, grouping)
     )
     if not chosen:
         return None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.cut import Level, Wanted, conjuncts
 from lancegpu_sql.sql.blocks.kinds import is_star
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences
 
 
 def last_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
     """Cut before the SELECT list, with the block's end below the stage if it may go there."""
-    pending = block.occurrences()
+    pending = occurrences(block)
     if block.aggregated or any(call.clause != "expressions" or call.in_window for call in pending):
         return None
     if block.has_unknown and block.has("qualify", "windows", "distinct", "order", "limit", "offset"):

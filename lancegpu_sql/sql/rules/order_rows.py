@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, has_calls
+from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences
 
 
 def order_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
     """Cut between QUALIFY and DISTINCT or ORDER BY."""
-    if block.aggregated or block.has_unknown or any(call.in_window for call in block.occurrences()):
+    if block.aggregated or block.has_unknown or any(call.in_window for call in occurrences(block)):
         return None
     keys = block.order_keys()
     chosen = tuple(

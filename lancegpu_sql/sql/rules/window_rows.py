@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from lancegpu_sql.sql.blocks.block import Block, Occurrence
+from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts
+from lancegpu_sql.sql.blocks.occurrences import Occurrence
 
 
 def window_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:

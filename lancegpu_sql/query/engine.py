@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
-from lancegpu_sql.errors import InvalidQuery, LanceGpuError, StorageError
+from lancegpu_sql.errors import Cancelled, InvalidQuery, LanceGpuError, StorageError
 
 # SQL must not reach Python variables, nor fetch code over the network on its own. Reading and writing files stays
 # allowed: the caller could do it without SQL.
@@ -77,6 +77,8 @@ def missing_table(error: duckdb.Error) -> str | None:
 def error_for(error: Exception) -> LanceGpuError:
     """What a DuckDB error is called here."""
     message = str(error)
+    if isinstance(error, duckdb.InterruptException):
+        return Cancelled("The query was cancelled")
     if "the stream registered as" in message or "from the object registered as" in message:
         return StorageError(f"A table could not be read to its end. {message}")
     if isinstance(error, duckdb.IOException):

@@ -6,16 +6,20 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import duckdb
 import pyarrow as pa
 
+from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.engine import duckdb_errors, error_for
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+
+_INTERRUPT_SECONDS = 0.05
 
 Result = TypeVar("Result")
 
@@ -36,25 +40,51 @@ Opened = Callable[[], AbstractContextManager[Reading]]
 
 
 class PlainReading:
-    """A query without Functions: DuckDB runs it in the thread of whoever reads."""
+    """A query without Functions.
+
+    While DuckDB works it does not hear Ctrl-C, so that it works in a thread of its own for who reads in the main one.
+    """
 
     computes = False
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelation) -> None:
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, bind: Callable[[], Any]) -> None:
         self._cursor = cursor
-        self._relation = relation
+        self._bind = bind
+        self._aside: Aside | None = None
+
+    @cached_property
+    def relation(self) -> Any:
+        """What DuckDB has bound; a statement that does something has run."""
+        return self._bind()
 
     def call(self, work: Callable[[Any], Result]) -> Result:
         """Do something with the relation."""
         with duckdb_errors():
             try:
-                return work(self._relation)
+                return self._do(lambda: work(self.relation))
             except OSError as exc:  # Arrow's word for whatever DuckDB raised in mid-stream
                 raise error_for(exc) from exc
 
     def cancel(self) -> None:
         """Interrupt what DuckDB does."""
         self._cursor.interrupt()
+
+    def close(self) -> None:
+        """End its thread."""
+        if self._aside is not None:
+            self._aside.close()
+
+    def _do(self, work: Callable[[], Result]) -> Result:
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        if self._aside is None:
+            self._aside = Aside("lancegpu query")
+        try:
+            return self._aside.call(work)
+        except KeyboardInterrupt:
+            while not self._aside.idle(_INTERRUPT_SECONDS):
+                self._cursor.interrupt()  # one that comes between two steps of DuckDB is lost on it
+            raise
 
 
 class QueryResult:

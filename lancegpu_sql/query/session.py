@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -18,7 +19,7 @@ from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.kept import kept_text, kept_used
 from lancegpu_sql.query.relation import TableRelation
-from lancegpu_sql.query.result import Opened, PlainReading, QueryResult
+from lancegpu_sql.query.result import PlainReading, QueryResult
 from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
 from lancegpu_sql.query.state import KeptText, SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
@@ -265,15 +266,19 @@ class QuerySession:
 
         @contextmanager
         def opened() -> Iterator[PlainReading]:
-            with self._cursor() as cursor:
+            def bind() -> Any:
                 cursor.register("rows", rows)
-                yield PlainReading(cursor, cursor.sql("FROM rows"))
+                return cursor.sql("FROM rows")
+
+            with self._cursor() as cursor, closing(PlainReading(cursor, bind)) as reading:
+                yield reading
 
         return self._result(opened)
 
-    def _result(self, opened: Opened) -> QueryResult:
+    def _result(self, opened: Callable[[], AbstractContextManager[PlainReading]]) -> QueryResult:
         with duckdb_errors(), opened() as reading:
-            columns, types = reading.call(lambda relation: (list(relation.columns), list(map(str, relation.types))))
+            relation = reading.relation  # it is only bound, which takes no time
+            columns, types = list(relation.columns), list(map(str, relation.types))
         return QueryResult(opened, columns, types)
 
     def _list_tables(self) -> QueryResult:
@@ -291,8 +296,12 @@ class QuerySession:
     @contextmanager
     def _bound(self, text: str, parameters: Parameters | None, tables: QueryTables) -> Iterator[PlainReading]:
         """A query as DuckDB has it, on a connection of its own."""
-        with duckdb_errors(), self._cursor() as cursor:
-            yield PlainReading(cursor, tables.bind(cursor, text, parameters))
+        with (
+            duckdb_errors(),
+            self._cursor() as cursor,
+            closing(PlainReading(cursor, lambda: tables.bind(cursor, text, parameters))) as reading,
+        ):
+            yield reading
 
 
 def _check_parameters(parameters: Parameters | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -93,6 +94,7 @@ class QueryTables:
         self._found: dict[str, TableRelation] = dict(given or {})
         self._pinned = {table.name: table.snapshot for table in self._found.values()}
         self._prepared: dict[str, str] = {}
+        self._known_to: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, set[str]] = weakref.WeakKeyDictionary()
 
     def bind(self, cursor: duckdb.DuckDBPyConnection, text: str, parameters: Any = None) -> Any:
         """A text as a relation on a connection, with its tables registered there; None where it returns nothing."""
@@ -119,8 +121,11 @@ class QueryTables:
 
     def register(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Make a connection know the tables that were found so far."""
-        for name, table in self._found.items():
-            cursor.register(name, table)
+        known = self._known_to.setdefault(cursor, set())
+        for name, table in list(self._found.items()):
+            if name not in known:
+                cursor.register(name, table)
+                known.add(name)
 
     def _find(self, text: str, cursor: duckdb.DuckDBPyConnection) -> str:
         """Open the tables that the text names, and return it as it is to be run."""

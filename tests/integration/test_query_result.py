@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pytest
 from lance_folder import LanceFolder
 
+from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.query.session import QuerySession
 
 ROWS = 200_000
@@ -95,3 +99,26 @@ def test_a_statement_that_acts_runs_once(session: QuerySession):
 
 def test_results_are_ordinary_arrow_tables(session: QuerySession):
     assert isinstance(session.sql("SELECT 1 AS one").to_arrow(), pa.Table)
+
+
+ENDLESS = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+
+
+def test_a_query_is_cancelled_from_another_thread(session: QuerySession):
+    result = session.sql(ENDLESS)
+    timer = threading.Timer(0.2, result.cancel)
+    timer.start()
+    with pytest.raises(Cancelled):
+        result.fetchall()
+    timer.join()
+
+
+@pytest.mark.parametrize("form", ["fetchall", "to_arrow", "to_pandas"])
+def test_ctrl_c_ends_a_query_and_leaves_the_session_in_order(session: QuerySession, form: str):
+    result = session.sql(ENDLESS)
+    timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        getattr(result, form)()
+    timer.join()
+    assert session.sql("SELECT 1").fetchall() == [(1,)]

@@ -209,7 +209,13 @@ class Sender:
                     return False
 
     def _drop_secret(self, charge: Charge) -> None:
-        if charge.has_secret:
-            charge.has_secret = False
-            with suppress(PlacementError):
+        backoff = Backoff()
+        while charge.has_secret:
+            try:
                 self._cluster.delete("Secret", charge.name)
+                charge.has_secret = False
+            except ClusterUnreachable as exc:
+                if self._closing.wait(backoff.after(exc)):
+                    return
+            except PlacementError:
+                return

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from lancegpu_sql.errors import ClusterRefused, PlacementError
+from lancegpu_sql.errors import ClusterRefused, ClusterUnreachable, PlacementError
 from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.household import BEAT_SECONDS, PLACEMENT_LABEL, Household, placement_selector
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.sender import Sender
 from lancegpu_sql.placement.kubernetes.views import PodView
+from lancegpu_sql.placement.kubernetes.watch import Backoff
+
+_LAST_TRIES_SECONDS = 5.0
 
 
 class Upkeep:
@@ -41,14 +45,19 @@ class Upkeep:
             self._loop.call_in(BEAT_SECONDS, "beat", self._beat)
 
     def close(self) -> None:
-        """Remove what this placement has left in the cluster, its sign of life with it."""
-        if self._beating:
-            what = placement_selector(self._database, self._household.placement)
-            with suppress(PlacementError):
-                if self._sender.has_templates:
-                    self._clear_templates(what)
-                self._cluster.delete_all("Secret", what)
-                self._household.leave()
+        """Remove what this placement has left in the cluster, its sign of life last."""
+        until, backoff = time.monotonic() + _LAST_TRIES_SECONDS, Backoff()
+        while self._beating:
+            try:
+                self._remove(self._household.placement, templates=self._sender.has_templates)
+                return
+            except ClusterUnreachable as exc:
+                pause = backoff.after(exc)
+                if time.monotonic() + pause >= until:
+                    return  # the next process of this database finds it
+                time.sleep(pause)
+            except PlacementError:
+                return
 
     def look_for_leftovers(self) -> None:
         """Remove what placements have left that died, whose jobs ask for workers of their own; on the loop."""
@@ -65,13 +74,14 @@ class Upkeep:
 
     def _clear_away(self, placements: set[str]) -> None:
         for placement in self._household.dead(placements):
-            what = placement_selector(self._database, placement)
-            for kind in ("Pod", "Secret"):
-                self._cluster.delete_all(kind, what)
-            self._clear_templates(what)
-            self._household.leave(placement)
+            self._remove(placement, templates=True)
 
-    def _clear_templates(self, what: str) -> None:
-        # A cluster may know no such things; and without the right to remove them, the rest is to be removed all the same.
-        with suppress(ClusterRefused):
-            self._cluster.delete_all("ResourceClaimTemplate", what)
+    def _remove(self, placement: str, *, templates: bool) -> None:
+        what = placement_selector(self._database, placement)
+        for kind in ("Pod", "Secret"):
+            self._cluster.delete_all(kind, what)
+        if templates:
+            # A cluster may know no such things; and without the right to remove them, the rest is to be removed all the same.
+            with suppress(ClusterRefused):
+                self._cluster.delete_all("ResourceClaimTemplate", what)
+        self._household.leave(placement)

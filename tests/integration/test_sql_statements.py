@@ -323,7 +323,10 @@ def test_transactions_are_refused_with_what_there_is(db: lg.Database, text: str)
         db.sql(text)
 
 
-def test_explain_is_for_queries(db: lg.Database):
+def test_explain_is_for_queries_and_those_of_statements(db: lg.Database):
     assert "PYTHON_ARROW_SCAN" in str(rows(db, "EXPLAIN FROM docs"))
-    with pytest.raises(InvalidQuery, match="give it the query"):
-        db.sql("EXPLAIN DELETE FROM docs")
+    assert "PYTHON_ARROW_SCAN" in str(rows(db, "EXPLAIN INSERT INTO docs FROM docs"))
+    for text in ("EXPLAIN DELETE FROM docs", "EXPLAIN ANALYZE INSERT INTO docs FROM docs"):
+        with pytest.raises(InvalidQuery, match="give it the query"):
+            db.sql(text)
+    assert rows(db, "SELECT count(*) FROM docs") == [(3,)]

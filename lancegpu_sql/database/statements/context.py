@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import ColumnNotFound, InvalidQuery, TableNotFound
+from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import Parameters, QuerySession
@@ -89,6 +90,7 @@ class Context:
 
     def column_types(self, snapshot: Snapshot) -> dict[str, str | None]:
         """DuckDB's type of each column that a statement may write; None where Arrow knows better."""
+        check_distinct(snapshot.name, snapshot.schema)
         computed = {column.column for column in snapshot.computed}
         result = self.session.query('FROM "lancegpu rows"', given={"lancegpu rows": TableRelation(snapshot)})
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from lancegpu_sql.database.services import Services
@@ -60,11 +61,15 @@ def _query(context: Context, statement: model.Statement) -> QueryResult:
 
 def _explain(context: Context, statement: model.Explain) -> QueryResult:
     inner = statement.statement
-    if not isinstance(inner, model.Query | model.Engine | model.Describe):
+    if isinstance(inner, model.Query | model.Engine | model.Describe):
+        return context.engine(statement)
+    query = inner.query if isinstance(inner, model.Insert | model.CreateTableAs) else None
+    if query is None or statement.analyze:
         raise InvalidQuery(
-            "EXPLAIN tells how a query runs: give it the query that the statement holds, without the statement."
+            "EXPLAIN tells how a query runs: give it the query of the statement, without the statement"
+            + (", which ANALYZE would have to carry out." if query is not None else ".")
         )
-    return context.engine(statement)
+    return context.engine(replace(statement, text=f"EXPLAIN (FORMAT {statement.format}) {query}"))
 
 
 def _transaction(context: Context, statement: model.Transaction) -> QueryResult:  # noqa: ARG001 - one shape for all

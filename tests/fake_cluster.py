@@ -62,6 +62,7 @@ class FakeCluster:
         self.lasting: dict[tuple[str, str], PlacementError] = {}
         self.rights: Callable[[str, str], bool] = lambda verb, resource: True
         self.changed = threading.Condition()
+        self.deaf = False  # whoever watches is told nothing
         self._objects: dict[tuple[str, str], Object] = {}
         self._streams: list[Stream] = []
         self._numbers = itertools.count(1)
@@ -153,6 +154,14 @@ class FakeCluster:
                 self._tell(kind, found, "DELETED")
             return found is not None
 
+    def forget_history(self) -> None:
+        """End all watches, and let none go on where it ended."""
+        with self.changed:
+            streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.put({"type": "ERROR", "object": {"code": 410, "message": "too old"}})
+            stream.close()
+
     def until(self, holds: Callable[[], object]) -> None:
         """Wait until something holds of what is kept here."""
         with self.changed:
@@ -180,7 +189,7 @@ class FakeCluster:
 
     def _tell(self, kind: str, obj: Object, event: str) -> None:
         self.changed.notify_all()
-        for stream in self._streams:
+        for stream in () if self.deaf else self._streams:
             if stream.kind == kind and stream.everything(obj):
                 stream.put({"type": event, "object": copy.deepcopy(obj)})
 

@@ -156,12 +156,15 @@ class Dispatch:
             # Another process's, which may hold what one of ours waits for, or wait for what one of ours holds.
             self.loop.call_in(_ELSEWHERE_SECONDS, "elsewhere", self._review)
             return
-        if view is None:
+        if view is not None:
+            charge.uid = charge.uid or view.uid  # its end may be told before the loop has come to this
+        else:
             charge.gone.set()  # whoever waits for that must not wait for the loop
         self.loop.call(partial(self._follower.observe, charge, view))
 
     def listed(self) -> None:
         """All pods have been told once; some may be left from others that died."""
+        self.loop.call(self._look_after_unseen)
         self.loop.call(self._upkeep.look_for_leftovers)
         self._review_soon()
 
@@ -197,6 +200,14 @@ class Dispatch:
             if ticket.stage is Stage.PLACED and not ticket.is_over:
                 ticket.want(name in chosen or ticket.charge.leaving)
         self.lookout.mind_the_sight()
+
+    def _look_after_unseen(self) -> None:
+        """Ask for pods that are not among those listed: they may have come and gone while nobody watched."""
+        seen = {view.uid for view in self.seen_pods()}
+        for charge in self._roster.charges():
+            if charge.uid and charge.uid not in seen and not charge.gone.is_set():
+                gone = partial(self.loop.call, partial(self._follower.observe, charge, None))
+                self.sender.look_after(charge, on_gone=gone)
 
     def _refuse_all(self, problem: PlacementError) -> None:
         """Nothing can be had from a cluster whose pods cannot be watched."""

@@ -66,6 +66,11 @@ class Roster:
         with self._lock:
             return ticket.charge
 
+    def charges(self) -> tuple[Charge, ...]:
+        """All pods that were made, or are about to be."""
+        with self._lock:
+            return tuple(self._charges.values())
+
     def charge_named(self, name: str) -> Charge | None:
         """Return the charge whose pod has that name."""
         with self._lock:

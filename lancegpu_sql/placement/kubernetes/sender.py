@@ -122,6 +122,17 @@ class Sender:
 
         self._crew.submit(run)
 
+    def look_after(self, charge: Charge, on_gone: Callable[[], object]) -> None:
+        """Ask whether a pod is still there, soon; `on_gone` is called, from another thread, where it is not."""
+
+        def look() -> None:
+            found = self._cluster.get("Pod", charge.name)
+            if found is None or found["metadata"]["uid"] != charge.uid:
+                charge.gone.set()
+                on_gone()
+
+        self.submit(look)
+
     def submit(self, action: Callable[[], object]) -> None:
         """Run an action on one of the threads; faults of the cluster are left to the next time."""
 
@@ -211,10 +222,11 @@ class Sender:
     def _drop_secret(self, charge: Charge) -> None:
         backoff = Backoff()
         while charge.has_secret:
+            charge.has_secret = False
             try:
                 self._cluster.delete("Secret", charge.name)
-                charge.has_secret = False
             except ClusterUnreachable as exc:
+                charge.has_secret = True
                 if self._closing.wait(backoff.after(exc)):
                     return
             except PlacementError:

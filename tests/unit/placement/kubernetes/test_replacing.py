@@ -93,6 +93,20 @@ def test_a_pod_that_was_evicted_before_it_served_is_no_loss(cluster: FakeCluster
     assert not any(isinstance(event, Lost) for event in asked.events.taken())
 
 
+def test_a_pod_that_came_and_went_while_nobody_watched_is_replaced(
+    cluster: FakeCluster, placement: KubernetesPlacement
+):
+    placement.free_workers(L4, gpus=1, cpus=1)
+    cluster.until(lambda: cluster.count("watch", "Pod"))
+    cluster.deaf = True
+    Asked(placement, request_for(L4))
+    first = until_pod(cluster)
+    cluster.remove("Pod", first["metadata"]["name"])
+    cluster.deaf = False
+    cluster.forget_history()
+    until_pod(cluster, another(first))
+
+
 def test_a_worker_that_cannot_start_is_a_loss(cluster: FakeCluster, placement: KubernetesPlacement):
     asked = Asked(placement, request_for(L4))
     ended = {"name": "worker", "state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "no module"}}}

@@ -57,6 +57,9 @@ def db(database: lg.Database) -> Iterator[lg.Database]:
     yield database
     for name in database.table_names():
         database.drop_table(name)
+    for made in database.list_functions():
+        if made.name != "size":
+            database.drop_function(made.name)
 
 
 def rows(db: lg.Database, text: str, parameters: Any = None) -> list[tuple[Any, ...]]:
@@ -132,7 +135,6 @@ def test_a_function_is_registered_from_its_text_and_called(db: lg.Database):
     assert rows(db, "SELECT split_at('a-b', '-').tail") == [("b",)]
     (told,) = records(db, "DESCRIBE FUNCTION split_at")
     assert (told["batch_size"], told["env"], told["calling"]) == (7, '{"A": "b"}', "row")
-    db.sql("DROP FUNCTION split_at")
 
 
 def test_another_text_is_another_version_and_needs_or_replace(db: lg.Database):
@@ -155,7 +157,6 @@ def test_a_function_is_registered_from_a_file_under_another_name(db: lg.Database
     db.sql(f"CREATE FUNCTION tenfold FROM '{tmp_path}/measures.py:size' WITH (concurrency = 2)")
     assert rows(db, "SELECT tenfold('ab')") == [(20,)]
     assert {"tenfold", "size"} <= {each["name"] for each in records(db, "SHOW FUNCTIONS")}
-    db.sql("DROP FUNCTION tenfold")
 
 
 def test_a_function_without_language_is_a_macro_of_duckdbs(db: lg.Database):

@@ -92,7 +92,6 @@ def _without_row_columns(message: str) -> str:
     found = _CANDIDATES.search(message)
     if found is None:
         return message
-    hidden = tuple(f'"{name}"' for name in ROW_COLUMNS)
-    left = [one for one in found[1].split(", ") if not one.endswith(hidden)]
+    left = [one for one in found[1].split(", ") if one.strip('"').rpartition(".")[2].strip('"') not in ROW_COLUMNS]
     shown = f"\nCandidate bindings: {', '.join(left)}" if left else ""
     return message[: found.start()] + shown + message[found.end() :]

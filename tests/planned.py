@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ CREATE TABLE u AS SELECT * FROM (VALUES (1, 10, 0, 'x1'), (2, 20, 1, 'y'), (3, 3
 CREATE TABLE v AS SELECT * FROM (VALUES (1, DATE '2020-01-01', 1.5), (2, DATE '2021-06-30', NULL), (3, NULL, 2.25),
     (3, DATE '2020-01-01', -1.0)) AS rows(k, d, m);
 CREATE TABLE empty_table (id INTEGER, a INTEGER, b INTEGER);
+CREATE TABLE docs AS SELECT id, a, a + 1 AS fa, NULL::INTEGER AS ga, a % 2 = 1 AS pa FROM t;
 CREATE VIEW seen AS SELECT id, a + 1 AS a1 FROM t;
 CREATE MACRO total(x) AS sum(x);
 CREATE MACRO twice(x) AS x + x;
@@ -49,6 +51,15 @@ BODIES = {
 KNOWN = {
     name: Signature(name, parameters, deterministic=name != "nd", version_digest=f"{name}@1")
     for name, (parameters, _) in BODIES.items()
+}
+
+# Of table docs: fa is fresh, ga is not, and pa was computed with another version.
+COMPUTED = {
+    "docs": (
+        StoredColumn("fa", "f", "f@1", ("a",), fully_fresh=True),
+        StoredColumn("ga", "g", "g@1", ("a",), fully_fresh=False),
+        StoredColumn("pa", "p", "p@0", ("a",), fully_fresh=True),
+    )
 }
 
 
@@ -81,7 +92,7 @@ class Bench:
 
     def describe(self, text: str) -> list[tuple[str, str]]:
         try:
-            relation = self.connection.sql(text)
+            relation = self.connection.sql(text, params=_some_parameters(text))
         except duckdb.Error as exc:
             raise InvalidQuery(str(exc)) from exc
         return list(zip(relation.columns, map(str, relation.types), strict=True))
@@ -131,6 +142,12 @@ class Bench:
     def _rows_of(self, mask: str | None) -> int:
         ((rows,),) = self.connection.sql(f"SELECT count(*) FROM stage_input WHERE {mask or 'true'}").fetchall()
         return int(rows)
+
+
+def _some_parameters(text: str) -> list[int] | dict[str, int] | None:
+    if "?" in text:
+        return [1] * text.count("?")
+    return dict.fromkeys(re.findall(r"\$(\d+)", text), 1) or None
 
 
 def sorted_rows(rows: Sequence[tuple[object, ...]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -70,9 +71,22 @@ def occurrences(block: Block) -> list[Occurrence]:
     return found
 
 
-def why_in_place(block: Block) -> list[tuple[exp.Anonymous, str]]:
-    """The calls of a block that are made in place, outside of its FROM, each with the reason."""
-    found = []
+def why_in_place(block: Block, unread: Container[int]) -> list[tuple[exp.Anonymous, str]]:
+    """The calls of a block that are made in place, each with the reason.
+
+    Parameters
+    ----------
+    unread
+        The items of the SELECT list that nobody reads.
+    """
+    in_source = "it stands in FROM, or in the condition of a join that needs both sides"
+    roots = [root for key in ("from_", "joins", "laterals") for root in block.clause(key)]
+    found = [
+        (node, in_source)
+        for root in roots
+        for node in own_nodes(root)
+        if isinstance(node, exp.Anonymous) and is_marker(node)
+    ]
     for key in (*_CALLED_IN, "limit", "offset"):
         for index, root in enumerate(block.clause(key)):
             for node in own_nodes(root):
@@ -82,7 +96,8 @@ def why_in_place(block: Block) -> list[tuple[exp.Anonymous, str]]:
                     except NotPlanned as reason:
                         found.append((node, str(reason)))
                     else:
-                        found.append((node, "it depends on what is computed in place"))
+                        unused = key == "expressions" and index in unread
+                        found.append((node, "nobody reads it" if unused else "it depends on what is computed in place"))
     return found
 
 

@@ -42,6 +42,11 @@ def check_place(select: exp.Select, written: AsWritten, tree: exp.Expr) -> None:
     NotPlanned
         With the reason.
     """
+    parent: exp.Expr | None = select
+    while parent is not None:
+        if isinstance(parent, exp.CTE):
+            _check_cte(parent, tree)
+        parent = parent.parent
     node: exp.Expr = select
     while True:
         if isinstance(node, exp.Select) and written.columns(node) is None:
@@ -51,12 +56,10 @@ def check_place(select: exp.Select, written: AsWritten, tree: exp.Expr) -> None:
             return
         if isinstance(parent, exp.Select):
             _check_clause(node, parent)
-        elif isinstance(parent, exp.CTE):
-            _check_cte(parent, tree)
         elif isinstance(parent, (exp.From, exp.Join)):
             if node.arg_key != "this":
                 raise NotPlanned("it stands in a join's condition")
-        elif not isinstance(parent, (exp.Subquery, exp.SetOperation, exp.With, *_ONCE)):
+        elif not isinstance(parent, (exp.Subquery, exp.SetOperation, exp.CTE, exp.With, *_ONCE)):
             raise NotPlanned("it stands in an expression that DuckDB may evaluate several times")
         node = parent
 

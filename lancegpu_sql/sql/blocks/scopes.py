@@ -138,6 +138,7 @@ def source_aliases(select: exp.Select) -> dict[str, exp.Expr]:
     roots = [select.args.get("from_"), *select.args.get("joins", ()), *select.args.get("laterals", ())]
     for root in roots:
         for node in own_nodes(root) if root is not None else ():
-            if isinstance(node, (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral, exp.Values)) and node.alias_or_name:
-                found[fold(node.alias_or_name)] = node
+            if isinstance(node, (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral, exp.Values)):
+                unnamed = f"unnamed_subquery{len(found) or ''}"
+                found[fold(node.alias_or_name) or unnamed] = node
     return found

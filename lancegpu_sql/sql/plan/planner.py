@@ -23,7 +23,7 @@ from lancegpu_sql.sql.blocks.scopes import AsWritten
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
 from lancegpu_sql.sql.names import quote
-from lancegpu_sql.sql.rules import RULES, Computed, join_sides, stored_columns
+from lancegpu_sql.sql.rules import RULES, Computed, join_sides, push_filters, stored_columns
 from lancegpu_sql.sql.stages import Describe, QueryPlan, ReadTree, Stage, StoredColumn
 
 _UNREADABLE = (exp.PositionalColumn, exp.Pivot)
@@ -121,13 +121,24 @@ class _Planner:
                     self._read_stored(select, computed)
                 except NotPlanned:
                     continue
+        for select in reversed(_inner_first(self._tree)):
+            if select.args.get("from_") and select.args.get("where"):
+                try:
+                    if push_filters(select, Sources(select, written), written, self._tree):
+                        self._note("push_filters: conditions before the calls of a query in FROM")
+                except NotPlanned:
+                    continue
         for select in _inner_first(self._tree):
             if any(map(is_marker, (node for join in select.args.get("joins") or [] for node in on_calls(join)))):
                 try:
                     if join_sides(select, Sources(select, written), self._marked, self._names):
-                        self._notes.append("join_sides: calls in ON before the join, or after it in WHERE")
+                        self._note("join_sides: calls in ON before the join, or after it in WHERE")
                 except NotPlanned:
                     continue
+
+    def _note(self, note: str) -> None:
+        if note not in self._notes:
+            self._notes.append(note)
 
     def _read_stored(self, select: exp.Select, computed: Computed) -> None:
         if self._written.columns(select) is not None:
@@ -162,7 +173,7 @@ class _Planner:
                 break
             self._cut(block, wanted, item_names)
             item_names = [[item.alias] for item in block.items]
-        for call, reason in why_in_place(block):
+        for call, reason in why_in_place(block, unread):
             self._notes.append(f"in place: {self._marked.function(call)}, since {reason}")
 
     def _cut(self, block: Block, wanted: Wanted, item_names: list[list[str]]) -> None:

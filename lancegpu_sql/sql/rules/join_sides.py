@@ -76,6 +76,8 @@ def _may_stand_before(select: exp.Select, sources: Sources, alias: str) -> bool:
     node = sources.nodes[alias]
     if not isinstance(node, (exp.Table, exp.Subquery)) or not isinstance(node.parent, (exp.From, exp.Join)):
         return False
+    if not node.alias_or_name:
+        return False
     table_alias = node.args.get("alias")
     if table_alias is not None and table_alias.args.get("columns"):
         return False

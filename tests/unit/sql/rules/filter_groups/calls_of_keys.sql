@@ -1,0 +1,1 @@
+SELECT f(a), sum(b) FROM t GROUP BY a

@@ -1,0 +1,1 @@
+SELECT a FROM t GROUP BY a HAVING f(max(b)) > 2 AND count(*) > 1

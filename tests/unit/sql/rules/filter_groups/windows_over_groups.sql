@@ -1,0 +1,1 @@
+SELECT a, rank() OVER (ORDER BY f(sum(b))) FROM t GROUP BY a

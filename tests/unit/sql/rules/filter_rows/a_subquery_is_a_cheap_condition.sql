@@ -1,0 +1,1 @@
+SELECT id FROM t WHERE p(id) AND EXISTS (SELECT 1 FROM u WHERE u.id = t.id)

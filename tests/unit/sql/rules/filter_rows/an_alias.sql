@@ -1,0 +1,1 @@
+SELECT f(a) AS v FROM t WHERE v > 1

@@ -1,0 +1,1 @@
+SELECT id FROM t WHERE p(id) AND f(a) > 1

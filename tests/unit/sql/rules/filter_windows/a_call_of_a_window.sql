@@ -1,0 +1,1 @@
+SELECT id FROM t QUALIFY f(row_number() OVER (ORDER BY id)) > 2

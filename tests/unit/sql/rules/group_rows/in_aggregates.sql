@@ -1,0 +1,1 @@
+SELECT a, sum(f(b)), max(f(b)) FROM t WHERE id > 1 GROUP BY a

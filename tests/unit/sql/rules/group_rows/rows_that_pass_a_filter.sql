@@ -1,0 +1,1 @@
+SELECT sum(f(b)) FILTER (WHERE id > 3) FROM t

@@ -1,0 +1,1 @@
+SELECT f(a), count(*) FROM t GROUP BY f(a)

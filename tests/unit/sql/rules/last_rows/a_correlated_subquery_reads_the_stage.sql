@@ -1,0 +1,1 @@
+SELECT f(a), (SELECT max(c) FROM u WHERE u.id = t.id) FROM t

@@ -1,0 +1,1 @@
+SELECT TRY(picky(b)) FROM t

@@ -1,0 +1,1 @@
+SELECT *, f(c) FROM u ORDER BY c LIMIT 2

@@ -1,0 +1,1 @@
+SELECT rec(id).lo, li(id)[1] FROM t

@@ -1,0 +1,1 @@
+SELECT coalesce(a, f(id)) FROM t

@@ -1,0 +1,1 @@
+SELECT f(1), f(a) FROM t

@@ -1,0 +1,1 @@
+SELECT nd(id), nd(id) FROM t LIMIT 2

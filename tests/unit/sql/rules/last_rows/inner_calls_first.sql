@@ -1,0 +1,1 @@
+SELECT g(f(a)) + f(a) FROM t

@@ -1,0 +1,1 @@
+SELECT id, f(b) FROM t WHERE a = 1 ORDER BY id LIMIT 3 OFFSET 1

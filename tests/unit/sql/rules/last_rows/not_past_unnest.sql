@@ -1,0 +1,1 @@
+SELECT unnest(li(id)) FROM t LIMIT 3

@@ -1,0 +1,1 @@
+SELECT CASE WHEN a = 0 THEN f(b) WHEN a = 1 THEN 0 ELSE f(b) END FROM t

@@ -1,0 +1,1 @@
+SELECT id + 1 AS n, f(b) FROM t ORDER BY n LIMIT 3

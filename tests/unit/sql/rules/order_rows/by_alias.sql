@@ -1,0 +1,1 @@
+SELECT id, f(b) AS v FROM t ORDER BY v

@@ -1,0 +1,1 @@
+SELECT id FROM t ORDER BY f(b), id LIMIT 3

@@ -1,0 +1,1 @@
+SELECT id FROM (SELECT id, f(a) AS v FROM t)

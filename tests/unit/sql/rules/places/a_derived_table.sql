@@ -1,0 +1,1 @@
+SELECT v FROM (SELECT f(a) AS v, id FROM t) WHERE id > 3 LIMIT 2

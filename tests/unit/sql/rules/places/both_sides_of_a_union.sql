@@ -1,0 +1,1 @@
+SELECT f(a) FROM t UNION SELECT g(c) FROM u

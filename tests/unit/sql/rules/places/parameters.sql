@@ -1,0 +1,1 @@
+SELECT f(a), ? FROM t WHERE p(id) AND b > ?

@@ -1,0 +1,1 @@
+SELECT v FROM (SELECT f(a) AS v, id FROM t LIMIT 5) WHERE id > 3

@@ -1,0 +1,1 @@
+SELECT f(a), sum(f(a)) FROM docs GROUP BY a

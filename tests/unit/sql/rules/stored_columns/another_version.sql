@@ -1,0 +1,1 @@
+SELECT p(a) FROM docs

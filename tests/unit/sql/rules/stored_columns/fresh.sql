@@ -1,0 +1,1 @@
+SELECT f(a), f(a) + 1 FROM docs WHERE f(a) > 1

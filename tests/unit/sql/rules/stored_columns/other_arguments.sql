@@ -1,0 +1,1 @@
+SELECT f(id), f(a + 0) FROM docs

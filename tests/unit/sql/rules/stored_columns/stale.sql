@@ -1,0 +1,1 @@
+SELECT g(a) FROM docs

@@ -1,0 +1,1 @@
+SELECT f(a), count(*) FROM docs GROUP BY 1

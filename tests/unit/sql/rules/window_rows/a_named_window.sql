@@ -1,0 +1,1 @@
+SELECT rank() OVER w FROM t WINDOW w AS (ORDER BY f(b))

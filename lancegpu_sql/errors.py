@@ -13,7 +13,8 @@
     │   │   └── ParseError           it does not parse: where, and what was expected
     │   └── ComputedColumnWrite      a computed column written by hand
     ├── NotFound
-    │   ├── TableNotFound, ColumnNotFound, FunctionNotFound, GpuClassNotFound, JobNotFound, VersionNotFound
+    │   ├── TableNotFound, ColumnNotFound, FunctionNotFound, GpuClassNotFound, JobNotFound, ScheduleNotFound,
+    │   └── VersionNotFound
     ├── Conflict                     right in itself, not in the present state
     │   ├── AlreadyExists
     │   ├── InUse                    something else needs what would go
@@ -130,6 +131,10 @@ class GpuClassNotFound(NotFound):
 
 class JobNotFound(NotFound):
     """The database has no such job."""
+
+
+class ScheduleNotFound(NotFound):
+    """There is no schedule of that; `subject` says of what."""
 
 
 class VersionNotFound(NotFound):

@@ -137,7 +137,26 @@ class Settings(BaseModel):
         description="How long an agent that is told to end lets its jobs finish what they are at; then they are given back.",
     )
     agent_concurrency: Count = Field(
-        default=32, description="The most jobs one agent runs at a time, those that wait for a GPU class included."
+        default=32,
+        description="The most jobs one agent begins to run at a time. Those that wait for a GPU class are not among them: they "
+        "hold up nobody, and go on when there is room.",
+    )
+    agent_waiting_jobs: Count = Field(
+        default=256,
+        description="The most jobs of one agent that wait at a time, a thread each; while so many wait it begins no others.",
+    )
+    on_change_debounce_seconds: Seconds = Field(
+        default=2.0,
+        description="How long after a change of a source a refresh with the schedule `on change` is due; further changes until "
+        "then are part of the same refresh.",
+    )
+    hook_timeout_seconds: Seconds = Field(
+        default=10.0, description="How long one call of a schedule's webhook or command may take."
+    )
+    hook_commands: bool = Field(
+        default=True,
+        description="Whether an agent runs the commands of schedules' hooks, as the user that it runs as. Turn it off where not "
+        "everyone who may set schedules is trusted with that.",
     )
     job_retention_days: Annotated[float, Field(gt=0, le=MOST_SECONDS / 86_400, allow_inf_nan=False)] = Field(
         default=30.0, description="How long jobs that ended are kept, with their events and logs."

@@ -41,9 +41,7 @@ class JobStore:
         with self._connection.writing() as connection:
             if connection.execute(sa.select(jobs.c.id).where(jobs.c.id == record.id)).first():
                 raise AlreadyExists(f"Job {record.id} stands in the catalog already.", job_id=record.id)
-            connection.execute(jobs.insert().values(_columns(record)))
-            for event in events:
-                insert_event(connection, "job", event, record.id)
+            insert_job(connection, record, events)
 
     def job(self, job_id: str) -> JobRecord:
         """Return a job.
@@ -95,6 +93,13 @@ class JobStore:
             query = query.where(jobs.c.state.in_([str(state) for state in states]))
         with self._connection.reading() as connection:
             return [_record(row) for row in connection.execute(query).mappings()]
+
+    def queued_jobs(self, kinds: Collection[str], limit: int) -> list[JobRecord]:
+        """Return queued jobs of these kinds, oldest first."""
+        queued = (jobs.c.state == str(JobState.QUEUED)) & jobs.c.kind.in_(list(kinds))
+        with self._connection.reading() as connection:
+            rows = connection.execute(sa.select(jobs).where(queued).order_by(jobs.c.id).limit(limit)).mappings()
+            return [_record(row) for row in rows]
 
     def update_job(
         self,
@@ -232,6 +237,13 @@ class JobStore:
                 return []
         with self._connection.writing() as connection:
             return list(connection.execute(jobs.delete().where(old).returning(jobs.c.id)).scalars())
+
+
+def insert_job(connection: sa.Connection, record: JobRecord, events: Iterable[EventDraft]) -> None:
+    """Keep a new job and its events inside the caller's transaction."""
+    connection.execute(jobs.insert().values(_columns(record)))
+    for event in events:
+        insert_event(connection, "job", event, record.id)
 
 
 def _job(connection: sa.Connection, job_id: str, *, for_update: bool = False) -> JobRecord:

@@ -9,12 +9,15 @@ from contextlib import nullcontext
 
 from lancegpu_sql.catalog.models import JobRecord
 from lancegpu_sql.database.jobs import WORKS
+from lancegpu_sql.database.schedules import SCHEDULED, TableSources
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.jobs.agent import Agent
 from lancegpu_sql.jobs.endpoint import Endpoint
 from lancegpu_sql.jobs.housekeeping import prune
 from lancegpu_sql.jobs.metrics import CONTENT_TYPE
+from lancegpu_sql.jobs.schedules.hooks import HookCaller
+from lancegpu_sql.jobs.schedules.scheduler import Scheduler
 from lancegpu_sql.refresh.target import find_target
 
 
@@ -27,7 +30,7 @@ def run_agent(
     stop: threading.Event,
     serving: Callable[[str | None], None],
 ) -> None:
-    """Run queued jobs until `stop` is set; `serving` is called once it does, with the address of its pages."""
+    """Run queued jobs, and those that schedules make due, until `stop` is set; `serving` is called once it does, with the address of its pages."""
     settings = services.settings
     agent = Agent(
         services.catalog,
@@ -35,6 +38,15 @@ def run_agent(
         {kind: functools.partial(make, services) for kind, make in WORKS.items()},
         concurrency=concurrency or settings.agent_concurrency,
         lease_seconds=settings.lease_seconds,
+        most_waiting=settings.agent_waiting_jobs,
+        scheduler=Scheduler(
+            services.catalog,
+            TableSources(services),
+            job_kinds=[kind for kind in WORKS if kind in SCHEDULED],
+            hooks=HookCaller(settings.hook_timeout_seconds, commands=settings.hook_commands),
+            debounce_seconds=settings.on_change_debounce_seconds,
+            facts={"database": services.tables.uri},
+        ),
         function_of=lambda record: _function_of(services, record),
         upkeep=lambda: prune(services.catalog, services.folder, settings.job_retention_days),
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.catalog.schedule_models import column_subject
 from lancegpu_sql.database import arguments
 from lancegpu_sql.database.functions import registered
 from lancegpu_sql.database.gpu_classes import check_runs_on
@@ -22,6 +23,7 @@ from lancegpu_sql.refresh.declaration import declare_one, declare_spread, repoin
 from lancegpu_sql.refresh.need import check_options
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.refresh.target import Target, declared_function, find_target
+from lancegpu_sql.tables import reshaping
 from lancegpu_sql.tables.reshaping import add_sql_columns, rename_column, retype_column
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -58,13 +60,16 @@ def columns_status(services: Services, snapshot: Snapshot) -> list[ColumnStatus]
     return found
 
 
-def add_columns(services: Services, snapshot: Snapshot, added: Any) -> None:
-    """Declare bindings and fill SQL expressions; nothing is done if one of them is wrong."""
+def add_columns(services: Services, snapshot: Snapshot, added: Any) -> list[str]:
+    """Declare bindings and fill SQL expressions; nothing is done if one of them is wrong.
+
+    Returns of each binding one of its columns.
+    """
     if isinstance(added, Binding):
         function = registered(services, added.function)
         columns, proof = declare_spread(snapshot, function, added.arguments, added.bound, added.columns)
         snapshot.declare(columns, proof)
-        return
+        return [columns[0][0].name]
     if not isinstance(added, Mapping):
         raise InvalidInput(
             "add_columns() takes a mapping of names to bindings or SQL expressions, or a binding alone, "
@@ -87,6 +92,7 @@ def add_columns(services: Services, snapshot: Snapshot, added: Any) -> None:
         _add_expressions(snapshot, expressions)
     for columns, proof in declared:
         snapshot.declare(columns, proof)
+    return list(bindings)
 
 
 def _add_expressions(snapshot: Snapshot, expressions: Mapping[str, str]) -> None:
@@ -137,6 +143,14 @@ def alter_column(
         snapshot = retype_column(snapshot, name, data_type)
     if rename is not None:
         rename_column(snapshot, name, rename)
+        services.catalog.rename_scheduled_column(snapshot.name, name, rename)
+
+
+def drop_columns(services: Services, snapshot: Snapshot, names: Sequence[str]) -> None:
+    """Remove columns, and the schedules of those that are computed."""
+    reshaping.drop_columns(snapshot, names)
+    subjects = [column_subject(snapshot.name, name) for name in names]
+    services.catalog.drop_schedules(subjects, "its column was dropped")
 
 
 def check_refresh(services: Services, snapshot: Snapshot, target: Target, options: RefreshOptions) -> None:

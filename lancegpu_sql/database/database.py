@@ -9,10 +9,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
-from lancegpu_sql.database import arguments, functions, gpu_classes
+from lancegpu_sql.database import arguments, functions, gpu_classes, schedules
 from lancegpu_sql.database.agent import run_agent
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
+from lancegpu_sql.database.schedules import ScheduleInfo
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.functions import registry
@@ -88,6 +89,8 @@ class Database:
         arguments.text(name, "the name of a table")
         rows = [] if data is None and schema is not None else data
         self._services.tables.create(name, reader_of(rows, schema), mode)
+        if mode == "overwrite":
+            self._services.catalog.drop_schedules_of_table(name)  # its computed columns are gone
         return Table(self._held, name)
 
     def open_table(self, name: str) -> Table:
@@ -114,6 +117,7 @@ class Database:
         """
         self._services.tables.drop(arguments.text(name, "the name of a table"), missing_ok=missing_ok)
         self._services.catalog.drop_proofs_under(proofs_of_table(name))
+        self._services.catalog.drop_schedules_of_table(name)
 
     def convert_table(self, name: str) -> Table:
         """Rewrite a table that LanceDB made into one with stable row ids; earlier versions and indexes do not stay.
@@ -400,15 +404,49 @@ class Database:
         """Go on with a job in a thread of this process; see `resume_job`."""
         return resume(self._services, arguments.text(job_id, "the id of a job"))
 
+    # Schedules
+
+    def list_schedules(self, table: str | None = None) -> list[ScheduleInfo]:
+        """Return the schedules, of all tables or of one: when each is due, how it stands, and what its last refresh did."""
+        return schedules.schedule_infos(self._services, arguments.text(table, "table", none=True))
+
+    def enable_schedule(self, schedule: str) -> None:
+        """Switch a schedule on; it is due as if it were set now.
+
+        Parameters
+        ----------
+        schedule
+            What it is about, as `list_schedules` names it: ``docs.vec``.
+
+        Raises
+        ------
+        ScheduleNotFound
+        """
+        self._switch_schedule(schedule, enabled=True)
+
+    def disable_schedule(self, schedule: str) -> None:
+        """Switch a schedule off; a refresh that runs or waits goes on.
+
+        Raises
+        ------
+        ScheduleNotFound
+        """
+        self._switch_schedule(schedule, enabled=False)
+
+    def _switch_schedule(self, schedule: str, *, enabled: bool) -> None:
+        subject = schedules.subject_named(self._services, arguments.text(schedule, "the name of a schedule"))
+        schedules.switch_schedule(self._services, subject, enabled=enabled)
+
     # Events
 
     def list_events(self, subject: str | None = None) -> list[EventRecord]:
-        """Return what happened here, oldest first: to Functions, GPU classes and jobs.
+        """Return what happened here, oldest first: to Functions, GPU classes, jobs and schedules.
 
         Parameters
         ----------
         subject
-            Of one only: ``function NAME``, ``gpu classes`` or ``job``.
+            Of one only: ``function NAME``, ``gpu classes``, ``job``, ``schedules`` (which were set, changed, dropped), or
+            ``schedule column TABLE.COLUMN`` (what befell one).
         """
         return self._services.catalog.events(subject=arguments.text(subject, "subject", none=True))
 
@@ -427,7 +465,7 @@ class Database:
         stop: threading.Event | None = None,
         serving: Callable[[str | None], None] = lambda _url: None,
     ) -> None:
-        """Run the queued jobs of this database, those of dead processes too, until told to stop.
+        """Run the jobs of this database that are queued or due by a schedule, those of dead processes too, until told to stop.
 
         Parameters
         ----------

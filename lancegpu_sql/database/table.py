@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from lancegpu_sql.database import arguments, columns, jobs
+from lancegpu_sql.catalog.schedule_models import column_subject
+from lancegpu_sql.database import arguments, columns, jobs, schedules
 from lancegpu_sql.database.columns import ColumnStatus
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
@@ -16,7 +17,7 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
-from lancegpu_sql.tables import changes, reshaping, upkeep
+from lancegpu_sql.tables import changes, upkeep
 from lancegpu_sql.tables.changes import Change, MergeRules
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.sources import reader_of
@@ -194,7 +195,14 @@ class Table:
 
     # Columns
 
-    def add_columns(self, added: Mapping[str, Binding | str] | Binding) -> None:
+    def add_columns(
+        self,
+        added: Mapping[str, Binding | str] | Binding,
+        *,
+        schedule: str | None = None,
+        auto_refresh_enabled: bool | None = None,
+        auto_refresh_interval_seconds: float | None = None,
+    ) -> None:
         """Add columns.
 
         Parameters
@@ -203,6 +211,10 @@ class Table:
             Name to a binding such as ``embed(text=col("text"))``: a computed column, declared without writing data and
             empty until refreshed. Name to an expression in Lance's SQL: a column filled at once. A binding alone, of a
             Function that gives a struct: one column per field, filled together.
+        schedule
+            When the computed ones among them are refreshed by themselves; see `set_schedule`.
+        auto_refresh_enabled, auto_refresh_interval_seconds
+            The same in LanceDB's words: every so many seconds, or, where none are given, when the table changes.
 
         Raises
         ------
@@ -210,7 +222,17 @@ class Table:
             A column is missing or does not suit the Function.
         AlreadyExists, InvalidName, InvalidQuery
         """
-        columns.add_columns(self._services, self._latest(), added)
+        when = None if schedule is None else schedules.rule_of(schedule)
+        bound = columns.add_columns(self._services, self._latest(), added)
+        if when is None and auto_refresh_enabled is None and auto_refresh_interval_seconds is None:
+            return
+        latest = self._latest()
+        for column in bound:
+            if when is not None:
+                schedules.schedule_column(self._services, latest, column, when)
+            schedules.set_auto_refresh(
+                self._services, latest, column, auto_refresh_enabled, auto_refresh_interval_seconds
+            )
 
     def alter_column(
         self,
@@ -219,10 +241,13 @@ class Table:
         function: Function | RegisteredFunction | None = None,
         rename: str | None = None,
         data_type: pa.DataType | None = None,
+        auto_refresh_enabled: bool | None = None,
+        auto_refresh_interval_seconds: float | None = None,
     ) -> None:
-        """Point a computed column to another Function version, rename a column, or give it another type.
+        """Point a computed column to another Function version, rename a column, or give it another type or schedule.
 
         Stored values stay until the next refresh, which computes them anew where the Function's content differs.
+        `auto_refresh_enabled` and `auto_refresh_interval_seconds` are LanceDB's words for `set_schedule`.
 
         Raises
         ------
@@ -230,12 +255,18 @@ class Table:
         """
         arguments.text(name, "the name of a column")
         arguments.text(rename, "rename", none=True)
-        columns.alter_column(
-            self._services, self._latest(), name, function=function, rename=rename, data_type=data_type
-        )
+        scheduled = auto_refresh_enabled is not None or auto_refresh_interval_seconds is not None
+        if scheduled:
+            schedules.set_auto_refresh(
+                self._services, self._latest(), name, auto_refresh_enabled, auto_refresh_interval_seconds
+            )
+        if not scheduled or function is not None or rename is not None or data_type is not None:
+            columns.alter_column(
+                self._services, self._latest(), name, function=function, rename=rename, data_type=data_type
+            )
 
     def drop_columns(self, names: Sequence[str]) -> None:
-        """Remove columns; a computed column's proofs go with it.
+        """Remove columns; a computed column's proofs and its schedule go with it.
 
         Raises
         ------
@@ -243,7 +274,8 @@ class Table:
         InUse
             A computed column reads one of them; drop that one too, or first.
         """
-        reshaping.drop_columns(self._latest(), [names] if isinstance(names, str) else arguments.names(names, "names"))
+        going = [names] if isinstance(names, str) else arguments.names(names, "names")
+        columns.drop_columns(self._services, self._latest(), going)
 
     def columns_status(self) -> list[ColumnStatus]:
         """Return of each computed column its Function version and how many rows are fresh, stale, failed, never computed."""
@@ -301,6 +333,55 @@ class Table:
     def refresh_column_async(self, column: str, where: str | None = None, **options: Any) -> JobHandle[RefreshResult]:
         """Begin a refresh in a thread of this process; see `refresh_column`."""
         return jobs.refresh_job(self._services, self.name, *self._checked(column, where, options))
+
+    def set_schedule(
+        self,
+        column: str,
+        when: str | None,
+        *,
+        on_failure: str | Sequence[str] | None = None,
+        on_waiting_longer_than: tuple[float, str | Sequence[str]] | None = None,
+        **options: Any,
+    ) -> None:
+        """Let agents of the database refresh a computed column by a schedule, in the place of the one it may have.
+
+        Parameters
+        ----------
+        column
+            Its name; siblings of one binding are refreshed together.
+        when
+            ``every 10 minutes`` (first at once); ``cron */5 * * * *``, with a time zone where it is not UTC:
+            ``cron 0 3 * * * Europe/Paris``; both with ``jitter 30 seconds`` behind it; or ``on change``. None drops the
+            schedule.
+        on_failure
+            Whom to call when a refresh failed: the URL of a webhook, or a command as a list of its words.
+        on_waiting_longer_than
+            After how many seconds of waiting to call whom.
+        **options
+            As of `refresh_column`, `where` aside.
+
+        Raises
+        ------
+        InvalidInput
+            It is no schedule.
+        ColumnNotFound
+            There is no computed column of that name.
+        ScheduleNotFound
+            There is none to drop.
+        """
+        arguments.text(column, "the name of a column")
+        if when is None:
+            schedules.drop_schedule(self._services, column_subject(self.name, column))
+            return
+        schedules.schedule_column(
+            self._services,
+            self._latest(),
+            column,
+            when,
+            on_failure=on_failure,
+            on_waiting_longer_than=on_waiting_longer_than,
+            options=options,
+        )
 
     def _checked(
         self, column: str, where: str | None, options: Mapping[str, Any]

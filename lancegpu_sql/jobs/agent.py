@@ -21,11 +21,21 @@ from lancegpu_sql.jobs.running import RunningJob
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
+    from lancegpu_sql.jobs.schedules.scheduler import Scheduler
 
 LOOK_SECONDS = 0.5
 """How often the catalog is looked at: a submitted or resumed job is taken within a second."""
 
+_SOON_SECONDS = 0.02
+"""Until the next look where more is due than one look takes: other threads have their turn."""
+
 _UPKEEP_SECONDS = 3600.0
+
+_MOST_QUEUED = 1000
+"""Queued jobs that are read at once, oldest first: a bound for a queue that no agent keeps up with."""
+
+_HOOKS_SECONDS = 2.0
+"""How long an agent that ends lets pending calls of hooks go out."""
 
 _log = logging.getLogger("lancegpu_sql.agent")
 
@@ -40,9 +50,14 @@ class Agent:
     works
         By kind of job, what makes the work of one; jobs of other kinds are left alone.
     concurrency
-        The most jobs at a time, those that wait for a GPU class included: they cost a thread each.
+        The most jobs to work on at a time. Jobs that wait, for a GPU class or for one another, are not counted, so that
+        they hold up nobody; they cost a thread each.
+    most_waiting
+        The most jobs that wait; while so many do, no other is begun.
     lease_seconds
         How long a process of another host may be silent before its jobs are taken over.
+    scheduler
+        Queues what is due by its schedule.
     function_of
         Names the Function of a job, for the metrics.
     upkeep
@@ -57,6 +72,8 @@ class Agent:
         *,
         concurrency: int,
         lease_seconds: float,
+        most_waiting: int = 256,
+        scheduler: Scheduler | None = None,
         function_of: Callable[[JobRecord], str] = lambda _record: "",
         upkeep: Callable[[], object] = lambda: None,
     ) -> None:
@@ -73,6 +90,8 @@ class Agent:
         self._catalog = catalog
         self._runner = runner
         self._works = works
+        self._most_waiting = most_waiting
+        self._scheduler = scheduler
         self._upkeep = upkeep
         self._metrics = Metrics(function_of)
         self._jobs: dict[str, RunningJob] = {}
@@ -103,13 +122,14 @@ class Agent:
         try:
             while True:
                 began = self._beaten_at is not None
+                more = False
                 try:
-                    self._look(time.monotonic())
+                    more = self._look(time.monotonic())
                     if not began:
                         serving()
                 except CatalogError as problem:
                     _log.warning("The catalog does not answer; jobs that run go on. %s", problem)
-                if stop.wait(self._look_seconds):
+                if stop.wait(_SOON_SECONDS if more else self._look_seconds):
                     return
         finally:
             self._leave(shutdown_grace_seconds)
@@ -128,20 +148,29 @@ class Agent:
         self._observe()
         return self._metrics.text(self._catalog.count_jobs(), self._catalog.jobs(states=[JobState.WAITING]), utc_now())
 
-    def _look(self, now: float) -> None:
+    def _look(self, now: float) -> bool:
+        """Do what is to be done now; return whether more schedules are due than were dealt with."""
         if self._beaten_at is None or now - self._beaten_at >= self._beat_seconds:
             self._catalog.beat_agent(self.record)
             self._beaten_at = now
             self._forget_dead_agents(now)
         busy = self._take_from_the_dead(now)
         self._observe()
-        room = self.record.concurrency - len(self._jobs)
-        queued = self._catalog.jobs(states=[JobState.QUEUED]) if room > 0 else []
+        more = self._scheduler is not None and self._scheduler.look()
+        room = self._room()
+        queued = self._catalog.queued_jobs(self.record.kinds, _MOST_QUEUED) if room > 0 else []
         for record in next_jobs(queued, busy, kinds=self._works, room=room):
             self._begin(record)
         if now - self._upkept_at >= _UPKEEP_SECONDS:
             self._upkept_at = now
             self._upkeep()
+        return more
+
+    def _room(self) -> int:
+        with self._observing:
+            jobs = tuple(self._jobs.values())
+        waiting = sum(job.record.state is JobState.WAITING for job in jobs)
+        return min(self.record.concurrency - (len(jobs) - waiting), self._most_waiting - waiting)
 
     def _take_from_the_dead(self, now: float) -> list[JobRecord]:
         """Put the jobs of dead processes back into the queue; return those of the living."""
@@ -197,6 +226,8 @@ class Agent:
             self._catalog.remove_agents({self.record.id: None})
         except CatalogError as problem:
             _log.warning("The catalog does not answer; others will notice that this agent is gone. %s", problem)
+        if self._scheduler is not None:
+            self._scheduler.close(min(grace_seconds, _HOOKS_SECONDS))
         self._runner.close(grace_seconds)
         for job in self._runner.running():
             # It ends with this process. Its publications, if it is about to make one, conflict with those of the next.

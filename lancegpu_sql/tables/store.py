@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +34,7 @@ _SUFFIX = ".lance"
 _BESIDE_PREFIX = ".lancegpu-table-"
 # How old one must be to be the leaving of a process that was killed: Lance waits as long with files of its own.
 _LEFT_OVER_SECONDS = 7 * 24 * 3600.0
+_SETTLED_NS = 1_000_000_000
 
 Exchange = Callable[[Path, Path], None]
 
@@ -89,6 +91,19 @@ class TableStore:
             return bring_back(path, self.swap_seconds) and self.exists(name)
         except NotADirectoryError:
             return False
+
+    def stamp(self, name: str) -> str | None:
+        """Return what is another text after each commit to a table, without opening it; None where there is no such table.
+
+        Of two equal texts nothing was committed in between. One taken within moments of a commit is another one later.
+        """
+        try:
+            changed_ns = (self.path_of(name) / "_versions").stat().st_mtime_ns
+        except OSError:
+            return None
+        # A file system's clock may tick only every few milliseconds: until it surely has, a next commit might look the same.
+        settled = time.time_ns() - changed_ns > _SETTLED_NS
+        return f"{changed_ns}" if settled else f"{changed_ns}?"
 
     def open(self, name: str, version: int | None = None) -> Snapshot:
         """Return a table's latest version, or the one asked for.

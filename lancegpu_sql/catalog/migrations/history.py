@@ -6,11 +6,16 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from lancegpu_sql.catalog.migrations import version_1, version_2, version_3
+from lancegpu_sql.catalog.migrations import version_1, version_2, version_3, version_4
 from lancegpu_sql.catalog.schema import catalog_schema
 from lancegpu_sql.errors import CatalogError
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (version_1.upgrade, version_2.upgrade, version_3.upgrade)
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
+    version_1.upgrade,
+    version_2.upgrade,
+    version_3.upgrade,
+    version_4.upgrade,
+)
 CURRENT_VERSION = len(MIGRATIONS)
 
 

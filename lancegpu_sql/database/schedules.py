@@ -1,0 +1,311 @@
+"""A database's schedules: set, listed, switched on and off, and what the scheduler asks of the tables they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from lancegpu_sql.catalog.models import EventDraft, utc_now
+from lancegpu_sql.catalog.schedule_models import (
+    Hook,
+    ScheduledJob,
+    ScheduleRecord,
+    ScheduleRule,
+    column_subject,
+)
+from lancegpu_sql.database import arguments
+from lancegpu_sql.database.columns import check_refresh
+from lancegpu_sql.database.jobs import REFRESH_COLUMN
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import InvalidInput, ScheduleNotFound
+from lancegpu_sql.jobs.claims import serving
+from lancegpu_sql.jobs.schedules import rule as rules
+from lancegpu_sql.jobs.schedules.hooks import hook_of, hook_told
+from lancegpu_sql.jobs.schedules.status import ScheduleState, status_of
+from lancegpu_sql.refresh.current import unproven
+from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.target import find_target
+from lancegpu_sql.tables.snapshot import Snapshot
+
+When = str | ScheduleRule
+Waits = tuple[float, "str | list[str] | tuple[str, ...] | Hook"]
+"""How many seconds a refresh may wait, and whom to call then."""
+
+
+@dataclass(frozen=True)
+class ScheduleInfo:
+    """One schedule, as it stands.
+
+    Attributes
+    ----------
+    schedule, kind
+        What it is about: ``docs.vec`` and ``column``.
+    rule
+        When it is due, e.g. ``every 10 minutes``.
+    state, reason
+        ``up_to_date``, ``waiting_interval``, ``queued``, ``waiting``, ``running``, ``backing_off``, ``blocked`` or
+        ``disabled``; and for what it waits, or what is wrong.
+    last_run, next_run
+        When its last refresh was queued, and when the next one is due; None where that is not known.
+    job_id
+        Of its last refresh.
+    mode, rows
+        What its last refresh that ended well did: `RefreshResult`'s mode, and how many rows it computed.
+    streak, error
+        How many refreshes failed in a row up to now, and why the last one did.
+    skipped
+        How many due times passed so far while the present job ran or waited.
+    on_failure, on_waiting, waiting_limit_seconds
+        Who is called; of a URL only the host is shown.
+    """
+
+    schedule: str
+    kind: str
+    table: str
+    columns: tuple[str, ...]
+    rule: str
+    enabled: bool
+    state: ScheduleState
+    reason: str | None
+    last_run: datetime | None
+    next_run: datetime | None
+    job_id: str | None
+    mode: str | None
+    rows: int | None
+    streak: int
+    error: str | None
+    skipped: int
+    on_failure: str | None
+    on_waiting: str | None
+    waiting_limit_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """What the scheduler has to know of a kind of job.
+
+    Attributes
+    ----------
+    has_news
+        Whether such a job would find something to do, by what is known without reading rows.
+    source_versions
+        The versions of the sources that a job with this result covers.
+    """
+
+    has_news: Callable[[Services, ScheduleRecord], bool]
+    source_versions: Callable[[ScheduleRecord, Mapping[str, Any]], Mapping[str, int]]
+
+
+def _column_has_news(services: Services, schedule: ScheduleRecord) -> bool:
+    snapshot = services.tables.open(schedule.table)
+    return bool(unproven(snapshot, find_target(snapshot, schedule.columns[0]), services.catalog))
+
+
+SCHEDULED: Mapping[str, Scheduled] = {
+    REFRESH_COLUMN: Scheduled(
+        has_news=_column_has_news,
+        source_versions=lambda schedule, result: {schedule.table: int(result["version"])},
+    )
+}
+"""What can be scheduled, by kind of job."""
+
+
+class TableSources:
+    """Answers the scheduler's questions about tables."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def stamp(self, table: str) -> str | None:
+        """Return what is another text after each commit to a table."""
+        return self._services.tables.stamp(table)
+
+    def has_news(self, schedule: ScheduleRecord) -> bool:
+        """Tell whether a refresh would find something to do."""
+        return SCHEDULED[schedule.job_kind].has_news(self._services, schedule)
+
+    def seen_after(self, schedule: ScheduleRecord, result: Mapping[str, Any]) -> dict[str, str] | None:
+        """Return the stamps of the sources where a refresh covered their latest versions; None where it did not."""
+        versions = SCHEDULED[schedule.job_kind].source_versions(schedule, result)
+        # Each stamp before its version is looked at: a commit in between then shows in a later stamp.
+        seen = {table: self.stamp(table) or "" for table in schedule.sources}
+        latest = {table: self._services.tables.open(table).version for table in schedule.sources}
+        return seen if all(versions.get(table) == version for table, version in latest.items()) else None
+
+
+def schedule_column(
+    services: Services,
+    snapshot: Snapshot,
+    column: str,
+    when: When,
+    *,
+    on_failure: object = None,
+    on_waiting_longer_than: object = None,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Let a computed column be refreshed by a schedule; it takes the place of the one that the column may have."""
+    checked = RefreshOptions.of(**(options or {}))
+    if checked.where is not None:
+        raise InvalidInput("a schedule refreshes whatever is not current: leave where= out", option="where")
+    target = find_target(snapshot, column)
+    check_refresh(services, snapshot, target, checked)
+    request = checked.model_dump(mode="json", exclude_defaults=True)
+    put_schedule(
+        services,
+        ScheduleRecord(
+            subject=column_subject(snapshot.name, column),
+            job_kind=REFRESH_COLUMN,
+            table=snapshot.name,
+            columns=target.names,
+            request=request,
+            sources=(snapshot.name,),
+            rule=rule_of(when),
+            created_at=utc_now(),
+        ),
+        on_failure=on_failure,
+        on_waiting_longer_than=on_waiting_longer_than,
+    )
+
+
+def put_schedule(
+    services: Services, record: ScheduleRecord, *, on_failure: object = None, on_waiting_longer_than: object = None
+) -> None:
+    """Keep a schedule, with whom it calls, due for the first time when its rule says."""
+    limit_seconds, on_waiting = _waits(on_waiting_longer_than)
+    placed = record.model_copy(
+        update={
+            "next_run": rules.first_run(record.rule, record.subject, record.created_at),
+            "on_failure": hook_of(on_failure, "on_failure"),
+            "on_waiting": on_waiting,
+            "waiting_limit_seconds": limit_seconds,
+        }
+    )
+    told = EventDraft(kind="set", message=f"The schedule of {record.title} is: {rules.told(record.rule)}.")
+    services.catalog.put_schedule(placed, told)
+
+
+def drop_schedule(services: Services, subject: str) -> None:
+    """Forget the schedule of a subject.
+
+    Raises
+    ------
+    ScheduleNotFound
+    """
+    services.catalog.schedule(subject)
+    services.catalog.drop_schedules([subject], "it was dropped")
+
+
+def switch_schedule(services: Services, subject: str, *, enabled: bool) -> None:
+    """Switch a schedule on or off; one that is switched on is due as if it were set now, and its failures are forgotten.
+
+    Raises
+    ------
+    ScheduleNotFound
+    """
+    schedule = services.catalog.schedule(subject).schedule
+    if schedule.enabled == enabled:
+        return
+    told = f"The schedule of {schedule.title} was {'enabled' if enabled else 'disabled'}."
+    values: dict[str, Any] = {"enabled": enabled, "next_run": None}
+    if enabled:
+        now = utc_now()
+        first = rules.first_run(schedule.rule, subject, now)
+        values |= {"created_at": now, "next_run": first, "streak": 0, "last_error": None, "seen": {}}
+    event = EventDraft(kind="enabled" if enabled else "disabled", message=told)
+    services.catalog.alter_schedule(subject, event, **values)
+
+
+def set_auto_refresh(
+    services: Services, snapshot: Snapshot, column: str, enabled: bool | None, interval_seconds: float | None
+) -> None:
+    """Set a column's schedule in LanceDB's words: `auto_refresh_enabled` and `auto_refresh_interval_seconds`."""
+    if enabled is not None and not isinstance(enabled, bool):
+        raise InvalidInput("auto_refresh_enabled is True or False")
+    arguments.seconds(interval_seconds, "auto_refresh_interval_seconds")
+    subject = column_subject(snapshot.name, column)
+    known = bool(services.catalog.schedules([subject]))
+    if interval_seconds is not None:
+        schedule_column(services, snapshot, column, rules.every(f"{interval_seconds:f} seconds"))
+    elif enabled and not known:
+        schedule_column(services, snapshot, column, rules.on_change())
+    if enabled is not None and (enabled or known or interval_seconds is not None):
+        switch_schedule(services, subject, enabled=enabled)
+
+
+def rule_of(when: When) -> ScheduleRule:
+    """Return the rule that a caller wrote."""
+    return when if isinstance(when, ScheduleRule) else rules.read(arguments.text(when, "a schedule"))
+
+
+def subject_named(services: Services, name: str) -> str:
+    """Return the subject that people call so: ``docs.vec``, or ``column docs.vec``.
+
+    Raises
+    ------
+    ScheduleNotFound
+    """
+    known = [held.schedule for held in services.catalog.schedules()]
+    found = next((one.subject for one in known if name in (one.subject, one.title)), None)
+    if found is None:
+        there_are = ", ".join(one.title for one in known[:10]) or "none"
+        raise ScheduleNotFound(f"There is no schedule of {name}; there are: {there_are}.", subject=name)
+    return found
+
+
+def schedule_infos(services: Services, table: str | None = None) -> list[ScheduleInfo]:
+    """Return how each schedule stands, by subject."""
+    now = utc_now()
+    served = {kind: bool(serving(services.catalog, kind)) for kind in SCHEDULED}
+    stamps: dict[str, str] = {}
+
+    def has_news(schedule: ScheduleRecord) -> bool:
+        for source in schedule.sources:
+            if source not in stamps:
+                stamps[source] = services.tables.stamp(source) or ""
+        # A stamp taken within moments of a commit ends with a mark; to people it is the same.
+        return any(stamps[one].rstrip("?") != schedule.seen.get(one, "").rstrip("?") for one in schedule.sources)
+
+    return [
+        _info(held, now, has_news=has_news(held.schedule), served=served.get(held.schedule.job_kind, False))
+        for held in services.catalog.schedules(table=table)
+    ]
+
+
+def _info(held: ScheduledJob, now: datetime, *, has_news: bool, served: bool) -> ScheduleInfo:
+    schedule = held.schedule
+    status = status_of(held, now, has_news=has_news, served=served)
+    result, error = schedule.last_result or {}, schedule.last_error or {}
+    return ScheduleInfo(
+        schedule=schedule.title,
+        kind=schedule.subject.partition(" ")[0],
+        table=schedule.table,
+        columns=schedule.columns,
+        rule=rules.told(schedule.rule),
+        enabled=schedule.enabled,
+        state=status.state,
+        reason=status.reason,
+        last_run=schedule.last_run,
+        next_run=schedule.next_run if schedule.enabled else None,
+        job_id=schedule.last_job_id,
+        mode=result.get("mode"),
+        rows=result.get("rows_assigned"),
+        streak=schedule.streak,
+        error=error.get("message"),
+        skipped=schedule.skipped,
+        on_failure=None if schedule.on_failure is None else hook_told(schedule.on_failure),
+        on_waiting=None if schedule.on_waiting is None else hook_told(schedule.on_waiting),
+        waiting_limit_seconds=schedule.waiting_limit_seconds,
+    )
+
+
+def _waits(given: object) -> tuple[float | None, Hook | None]:
+    if given is None:
+        return None, None
+    if not (isinstance(given, tuple | list) and len(given) == 2):
+        raise InvalidInput("on_waiting_longer_than takes (seconds, hook), such as (600, 'https://example.org/told')")
+    seconds, hook = given
+    if seconds is None:
+        raise InvalidInput("on_waiting_longer_than takes a number of seconds and a hook")
+    return float(arguments.seconds(seconds, "on_waiting_longer_than")), hook_of(hook, "on_waiting_longer_than")

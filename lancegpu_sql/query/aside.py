@@ -7,6 +7,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
+# The system may give a signal to any thread: the main one then hears of it when it wakes.
+_LISTEN_SECONDS = 0.1
+
 Result = TypeVar("Result")
 
 
@@ -46,7 +49,8 @@ class Aside:
         """Do something there, and return its result or raise its error. A signal's exception ends the waiting only."""
         task = self._last = _Task(work)
         self._tasks.put(task)
-        task.done.wait()
+        while not task.done.wait(_LISTEN_SECONDS):
+            pass
         result: Result = task.outcome()
         return result
 

@@ -62,6 +62,7 @@ class FakeCluster:
         self.lasting: dict[tuple[str, str], PlacementError] = {}
         self.rights: Callable[[str, str], bool] = lambda verb, resource: True
         self.changed = threading.Condition()
+        self.printed = ""
         self.deaf = False  # whoever watches is told nothing
         self._objects: dict[tuple[str, str], Object] = {}
         self._streams: list[Stream] = []
@@ -117,6 +118,10 @@ class FakeCluster:
     def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
         self._note("review", resource, "")
         return self.rights(verb, resource)
+
+    def log(self, pod: str, lines: int) -> str:
+        self._note("log", "Pod", pod)
+        return self.printed
 
     # What a test does behind the back of whoever calls.
 

@@ -80,6 +80,17 @@ def test_a_pod_that_is_not_up_in_time_is_replaced(cluster: RunningCluster, names
     asked.next(Ready)
 
 
+@pytest.mark.usefixtures("l4")
+def test_a_worker_that_never_serves_is_refused_with_its_last_words(
+    cluster: RunningCluster, namespace: str, place: Place
+):
+    silent = place(python=str(Path(__file__).parent / "silent_worker.py"))
+    error = Asked(silent, request_for(l4_class(start_timeout_seconds=1))).next(Refused).error
+    assert "did not serve within 1 seconds of getting node l4-1" in error.message
+    assert "the last it has printed is “still loading”" in error.message
+    cluster.client().until("Pod", error.facts["pod"], lambda found: found is None, namespace)
+
+
 def test_a_node_that_twice_did_not_give_its_devices_is_avoided(
     cluster: RunningCluster, namespace: str, process_node: AddProcessNode, place: Place
 ):

@@ -59,6 +59,8 @@ class Charge:
     """The nodes that it keeps off, for what they did to others."""
     knocking: bool = False
 
+    late: bool = False
+    """It has had its time to start."""
 
 def charge_for(
     request: WorkerRequest, config: KubernetesConfig, household: Household, database: str, attempt: int

@@ -22,6 +22,7 @@ from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreach
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.frames import is_accepted, request_headers
 from lancegpu_sql.placement.kubernetes.upgrade import Upgraded
+from lancegpu_sql.placement.pod_security import WORKER_CONTAINER
 
 JsonObject = dict[str, Any]
 
@@ -119,6 +120,9 @@ class Cluster(Protocol):
 
     def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
         """Tell whether one may do that, here or in all namespaces; on ``pods/portforward``, too, and its like."""
+
+    def log(self, pod: str, lines: int) -> str:
+        """Return the last lines that a pod's worker has printed."""
 
     def forward(self, pod: str, port: int) -> Upgraded:
         """Open a connection to a port of a pod, by way of the API server; what it carries is in `frames`."""
@@ -237,6 +241,14 @@ class ClusterClient:
         answer = self._call("POST", "create", "SelfSubjectAccessReview", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
+    def log(self, pod: str, lines: int) -> str:
+        """Return the last lines that a pod's worker has printed."""
+        where, query = "get pods/log", {"container": WORKER_CONTAINER, "tailLines": str(lines)}
+        response = self._send("GET", "get", "Pod", pod, part="/log", query=query)
+        if response.status >= 400:
+            raise _refusal(response.status, self._read(response, where), "get", "pods/log", response)
+        return self._read_bytes(response, where).decode(errors="replace")
+
     def forward(self, pod: str, port: int) -> Upgraded:
         """Open a connection to a port of a pod, by way of the API server; what it carries is in `frames`."""
         where, headers = "create pods/portforward", request_headers()
@@ -319,13 +331,16 @@ class ClusterClient:
         except (HTTPError, OSError, self._library_error()) as exc:
             raise _unreachable(where, connection.configuration.host, exc) from exc
 
-    def _read(self, response: Any, where: str) -> JsonObject:
+    def _read_bytes(self, response: Any, where: str) -> bytes:
         from urllib3.exceptions import HTTPError
 
         try:
-            data = response.read()
+            return bytes(response.read())
         except (HTTPError, OSError) as exc:
             raise _unreachable(where, self._connect().configuration.host, exc) from exc
+
+    def _read(self, response: Any, where: str) -> JsonObject:
+        data = self._read_bytes(response, where)
         try:
             body = json.loads(data) if data else {}
         except ValueError:

@@ -150,13 +150,14 @@ class Follower:
             return
         self._sender.drop_secret(charge)
         ticket.tell(self._opening.ready(charge, address, ticket.request))
+        self._on_change()  # others may have come to want it before it could be told
 
     def _out_of_reach(self, charge: Charge, what: str) -> None:
         ticket = self._roster.ticket_of(charge)
         if ticket is None:
             return
         if self._inside:
-            self._lose(ticket, Lost("unreachable", f"the worker's pod {charge.name} does not answer: {what}"))
+            self._replacing.end_late(ticket, f"runs and does not answer ({what})")
             return
         error = InvalidPlacement(
             f"the worker's pod {charge.name} runs, but it is out of reach from here ({what}). Pods can be reached from "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.gpu_class import START_TIMEOUT_SECONDS
@@ -14,6 +15,7 @@ from lancegpu_sql.placement.kubernetes.lifecycle import Ending
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.roster import Roster
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
+from lancegpu_sql.placement.kubernetes.wording import quoted
 from lancegpu_sql.placement.request import Lost, RequestState, Waiting, WorkerRequest
 
 LATE_STARTS = 3
@@ -42,6 +44,8 @@ class Replacing:
         Ends a pod that nobody has a use for any more.
     explain
         Says how far the start of a request's pod is.
+    read_log
+        Reads what a pod has printed last, and tells it from another thread.
     on_change
         Called when a request stands otherwise than before.
     give_up
@@ -56,6 +60,7 @@ class Replacing:
         make: Callable[[WorkerRequest, int], Charge],
         discard: Callable[[Charge], None],
         explain: Callable[[KubernetesTicket], str],
+        read_log: Callable[[Charge, Callable[[str], object]], None],
         on_change: Callable[[], None],
         give_up: Callable[[KubernetesTicket, InvalidPlacement], None],
     ) -> None:
@@ -64,6 +69,7 @@ class Replacing:
         self._make = make
         self._discard = discard
         self._explain = explain
+        self._read_log = read_log
         self._on_change = on_change
         self._give_up = give_up
         self._failing = FailingNodes()
@@ -94,25 +100,35 @@ class Replacing:
             if left > 0:
                 self._loop.call_in(left + 0.01, "starts", self.mind_starts)
             else:
-                self._end_late(ticket)
+                limit = start_timeout_seconds(ticket.request)
+                node = ticket.charge.view.node if ticket.charge.view is not None else ""
+                self.end_late(ticket, f"did not serve within {limit:g} seconds of getting node {node}")
 
-    def _end_late(self, ticket: KubernetesTicket) -> None:
+    def end_late(self, ticket: KubernetesTicket, what: str) -> None:
+        """Let another pod take the place of one that had its time and did not serve, or refuse the request."""
+        charge = ticket.charge
+        if charge.late:
+            return
+        charge.late = True
         ticket.late_starts += 1
-        charge, gpu_class = ticket.charge, ticket.request.gpu_class
-        node = charge.view.node if charge.view is not None else ""
-        message = (
-            f"the worker's pod {charge.name} did not serve within {start_timeout_seconds(ticket.request):g} seconds of "
-            f"getting node {node}: {self._explain(ticket)}"
-        )
+        message = f"the worker's pod {charge.name} {what}: {self._explain(ticket)}"
         if ticket.late_starts < LATE_STARTS:
             self._replace(ticket, "starting", message)
+        else:
+            refuse = partial(self._refuse_late, charge, message)
+            self._read_log(charge, lambda text: self._loop.call(partial(refuse, text)))
+
+    def _refuse_late(self, charge: Charge, message: str, log: str) -> None:
+        ticket = self._roster.ticket_of(charge)
+        if ticket is None or ticket.state is RequestState.READY:
             return
+        gpu_class = ticket.request.gpu_class
         advice = f"raise start_timeout_seconds of GPU class {gpu_class.name!r}" if gpu_class else "look at the node"
+        last_words = f"; the last it has printed is {quoted(log)}" if log.strip() else ""
         error = InvalidPlacement(
             f"{message}; {ticket.late_starts} pods, one after the other, did not serve in time: if it only takes long, "
-            f"{advice}",
+            f"{advice}{last_words}",
             pod=charge.name,
-            node=node,
         )
         self._give_up(ticket, error)
 

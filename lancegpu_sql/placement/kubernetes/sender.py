@@ -28,6 +28,7 @@ _LAST_TRIES_SECONDS = 10.0
 """How much longer than its grace a pod's end is waited for; then it is the cluster's business: it has been told."""
 
 _QUOTA_PAUSE_SECONDS = 5.0
+_LOG_LINES = 5
 
 
 class Sender:
@@ -132,6 +133,18 @@ class Sender:
                 on_gone()
 
         self.submit(look)
+
+    def read_log(self, charge: Charge, on_read: Callable[[str], object]) -> None:
+        """Read the last lines that a worker has printed, soon; none where they cannot be had."""
+
+        def read() -> None:
+            try:
+                text = self._cluster.log(charge.name, _LOG_LINES)
+            except PlacementError:
+                text = ""
+            on_read(text)
+
+        self._crew.submit(read)
 
     def submit(self, action: Callable[[], object]) -> None:
         """Run an action on one of the threads; faults of the cluster are left to the next time."""

@@ -126,6 +126,7 @@ def test_a_pod_that_waits_for_its_node_has_all_the_time_of_the_world(
 
 
 def test_a_request_whose_pods_never_serve_in_time_is_refused(cluster: FakeCluster, placement: KubernetesPlacement):
+    cluster.printed = "loading weights\n"
     asked = Asked(placement, request_for(HASTY))
     waiting = {"name": "worker", "state": {"waiting": {"reason": "ContainerCreating", "message": "no volume 'models'"}}}
     for _ in range(LATE_STARTS):
@@ -134,6 +135,7 @@ def test_a_request_whose_pods_never_serve_in_time_is_refused(cluster: FakeCluste
     assert isinstance(error, InvalidPlacement)
     assert "no volume 'models'" in error.message
     assert "raise start_timeout_seconds of GPU class 'l4'" in error.message
+    assert "the last it has printed is “loading weights”" in error.message
     cluster.until(lambda: cluster.objects("Pod") == [])
 
 

@@ -41,7 +41,7 @@ def with_version_names(text: str) -> tuple[str, dict[str, tuple[str, int]]]:
         number, end = _number(text, tokens, index)
         name = f"{table.text} (version {number})"
         names[name] = (table.text, number)
-        shown = "" if alias else f" AS {quote(table.text)}"
+        shown = "" if alias or _is_alias(tokens, end + 1) else f" AS {quote(table.text)}"
         edits.append((table.start, table.end + 1, quote(name) + shown))
         edits.append((tokens[index - 1].end + 1, tokens[end].end + 1, ""))
     for start, stop, new in sorted(edits, reverse=True):
@@ -72,6 +72,12 @@ def _table_before(tokens: Sequence[Token], index: int) -> tuple[Token | None, bo
         at, alias = at - 1, True
     dotted = at > 0 and tokens[at - 1].token_type is TokenType.DOT
     return (None if dotted or at < 0 else tokens[at]), alias
+
+
+def _is_alias(tokens: Sequence[Token], index: int) -> bool:
+    """Whether an alias stands behind the clause."""
+    aliases = {TokenType.ALIAS, TokenType.VAR, TokenType.IDENTIFIER}
+    return index < len(tokens) and tokens[index].token_type in aliases
 
 
 def _number(text: str, tokens: Sequence[Token], index: int) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from lancegpu_sql.sql.versions import with_version_names
     [
         ("FROM t AT (VERSION => 3)", 'FROM "t (version 3)" AS "t"'),
         ("FROM t x AT (version => 3) WHERE x.a", 'FROM "t (version 3)" x WHERE x.a'),
+        ("FROM t AT (VERSION => 3) x JOIN u", 'FROM "t (version 3)" x JOIN u'),
+        ("FROM t AT (VERSION => 3) AS x", 'FROM "t (version 3)" AS x'),
         ("FROM t AS x AT (VERSION := 3), u", 'FROM "t (version 3)" AS x, u'),
         ('FROM a JOIN "b c" AT (VERSION => 1) ON true', 'FROM a JOIN "b c (version 1)" AS "b c" ON true'),
     ],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,8 @@ from lancegpu_sql.functions.loading import LoadedFunction, load
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.sql.names import fold
+from lancegpu_sql.sql.stages import StoredColumn
+from lancegpu_sql.tables.snapshot import Snapshot
 
 
 @dataclass
@@ -56,6 +58,10 @@ class InProcessFunctions:
     def known(self) -> Mapping[str, FunctionVersion]:
         """The Functions by folded name."""
         return self._known
+
+    def stored(self, snapshot: Snapshot) -> Sequence[StoredColumn]:
+        """No computed column is read instead of a call."""
+        return ()
 
     def place(self, version: FunctionVersion) -> Place:
         """Where a Function runs."""

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.apply.watch import WorkerTimings
 from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, job_made_at
 from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.stored_columns import stored_columns
 from lancegpu_sql.errors import Cancelled, InvalidQuery
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.jobs.context import JobContext
@@ -28,6 +29,8 @@ from lancegpu_sql.refresh.need import apply_options, gpu_classes_for
 from lancegpu_sql.refresh.report import Report
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.sql.names import fold
+from lancegpu_sql.sql.stages import StoredColumn
+from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.workers import FunctionLoad, WorkerNeed
 
 QUERY = "query"
@@ -51,6 +54,10 @@ class QueryRuns:
     def known(self) -> Mapping[str, FunctionVersion]:
         """Return the latest version of each Function, by folded name."""
         return {fold(version.name): version for version in self._services.catalog.functions()}
+
+    def stored(self, snapshot: Snapshot) -> Sequence[StoredColumn]:
+        """Return the computed columns of a table, which may be read instead of calling their Function."""
+        return stored_columns(snapshot, self._services.catalog)
 
     def place(self, version: FunctionVersion) -> Place:
         """Return where a Function runs."""

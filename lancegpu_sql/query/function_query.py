@@ -78,7 +78,11 @@ class FunctionQuery:
         with self._describer() as describer:
             columns = describer.columns(self._text)
             self._plan = plan_query(
-                self._text, signatures_of(self._known), describer.columns, read_tree=describer.read_tree
+                self._text,
+                signatures_of(self._known),
+                describer.columns,
+                {name: self._source.stored(snapshot) for name, snapshot in self._tables.snapshots().items()},
+                describer.read_tree,
             )
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.tally import Spent
+from lancegpu_sql.sql.stages import StoredColumn
+from lancegpu_sql.tables.snapshot import Snapshot
 
 OnError = Literal["raise", "null"]
 
@@ -62,6 +64,9 @@ class FunctionSource(Protocol):
 
     def known(self) -> Mapping[str, FunctionVersion]:
         """Return the latest version of each, by folded name."""
+
+    def stored(self, snapshot: Snapshot) -> Sequence[StoredColumn]:
+        """Return the computed columns of a table, which may be read instead of calling their Function."""
 
     def place(self, version: FunctionVersion) -> Place:
         """Return where a Function runs."""

@@ -48,7 +48,9 @@ class CaughtByTry(Exception):
 def signatures_of(known: Mapping[str, FunctionVersion]) -> dict[str, Signature]:
     """What the planner must know of Functions, by folded name."""
     return {
-        name: Signature(version.name, tuple(each.name for each in version.parameters), version.deterministic)
+        name: Signature(
+            version.name, tuple(each.name for each in version.parameters), version.deterministic, version.digest
+        )
         for name, version in known.items()
     }
 

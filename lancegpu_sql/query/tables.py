@@ -119,6 +119,10 @@ class QueryTables:
                 self._prepared = {text: prepared}
                 return relation
 
+    def snapshots(self) -> dict[str, Snapshot]:
+        """The tables that were found so far, by the names that the text has for them."""
+        return {name: table.snapshot for name, table in self._found.items()}
+
     def register(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Make a connection know the tables that were found so far."""
         known = self._known_to.setdefault(cursor, set())

@@ -247,6 +247,8 @@ class _Cutter:
         return self._with_columns(inner)
 
     def _group(self, inner: exp.Select) -> None:
+        if any(key.find(exp.Column) is None for key in self._block.group_keys()):
+            raise NotPlanned("it is grouped by a constant, which would be taken for a position")
         for group in self._block.clause("group"):
             copy = group.copy()
             if group.args.get("all"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import CLAUSES, REF, Block
-from lancegpu_sql.sql.blocks.kinds import ALONE, is_star, is_volatile, own_nodes
+from lancegpu_sql.sql.blocks.kinds import ALONE, is_star, is_volatile, markers_in, own_nodes
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 from lancegpu_sql.sql.blocks.scopes import AsWritten, source_aliases
 from lancegpu_sql.sql.names import fold
@@ -44,6 +44,8 @@ class _Resolver:
                 self._resolve(root, key)
 
     def _resolve(self, root: exp.Expr, key: str) -> None:
+        if key != "expressions" and is_star(root) and (key != "where" or markers_in(root)):
+            raise NotPlanned("it has COLUMNS outside of its SELECT list")
         for node in list(own_nodes(root)):
             if isinstance(node, exp.Query):
                 self._resolve_query(node)

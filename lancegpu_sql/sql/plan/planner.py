@@ -124,7 +124,9 @@ class _Planner:
         for select in reversed(_inner_first(self._tree)):
             if select.args.get("from_") and select.args.get("where"):
                 try:
-                    if push_filters(select, Sources(select, written), written, self._tree):
+                    if push_filters(
+                        select, Sources(select, written), written, self._tree, self._marked.is_deterministic
+                    ):
                         self._note("push_filters: conditions before the calls of a query in FROM")
                 except NotPlanned:
                     continue

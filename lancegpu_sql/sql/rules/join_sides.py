@@ -20,12 +20,12 @@ from lancegpu_sql.sql.names import fold
 def join_sides(select: exp.Select, sources: Sources, marked: Marked, names: Names) -> bool:
     """Take the calls out of the joins' conditions of one block; False where there was nothing to do."""
     joins = [join for join in select.args.get("joins") or [] if any(map(is_marker, on_calls(join)))]
-    moved = [_to_where(select, join) for join in joins]
+    moved = [_to_where(select, join, marked) for join in joins]
     sides = [_to_sides(select, join, sources, marked, names) for join in joins]
     return any(moved) or any(sides)
 
 
-def _to_where(select: exp.Select, join: exp.Join) -> bool:
+def _to_where(select: exp.Select, join: exp.Join, marked: Marked) -> bool:
     """Move the conditions with calls of an inner join that has another condition to join by."""
     joins = select.args["joins"]
     later = joins[next(index for index, other in enumerate(joins) if other is join) + 1 :]
@@ -33,7 +33,8 @@ def _to_where(select: exp.Select, join: exp.Join) -> bool:
         return False
     parts = conjuncts_of(join.args["on"])
     stays = [part for part in parts if not markers_in(part)]
-    if not any(isinstance(part, exp.EQ) for part in stays):
+    steady = all(map(marked.is_deterministic, markers_in(join.args["on"])))
+    if not steady or not any(isinstance(part, exp.EQ) for part in stays):
         return False
     join.set("on", exp.and_(*stays, copy=True))
     select.where(*(part.copy() for part in parts if markers_in(part)), copy=False, append=True)

@@ -6,7 +6,6 @@ from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.cut import Level, Wanted, conjuncts
-from lancegpu_sql.sql.blocks.kinds import is_star
 from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences
 
 
@@ -30,6 +29,9 @@ def last_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
 
 
 def _end_may_move(block: Block) -> bool:
-    if any(isinstance(ordered.this, exp.Var) for order in block.clause("order") for ordered in order.expressions):
+    keys = [ordered.this for order in block.clause("order") for ordered in order.expressions]
+    if any(isinstance(key, exp.Var) for key in keys):
         return False  # ORDER BY ALL
-    return all(block.may_be_copied(key) and not is_star(key) for key in block.order_keys())
+    meant = [item for item in (block.item_for(key, columns_first=False) for key in keys) if item is not None]
+    # A constant would be taken for a position.
+    return all(block.may_be_copied(item) and item.find(exp.Column, exp.Window) is not None for item in meant)

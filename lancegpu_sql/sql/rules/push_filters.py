@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
@@ -24,7 +24,13 @@ from lancegpu_sql.sql.names import fold
 _STOPS = ("distinct", "group", "having", "qualify", "windows", "limit", "offset", "pivots")
 
 
-def push_filters(select: exp.Select, sources: Sources, written: AsWritten, tree: exp.Expr) -> bool:
+def push_filters(
+    select: exp.Select,
+    sources: Sources,
+    written: AsWritten,
+    tree: exp.Expr,
+    is_deterministic: Callable[[exp.Anonymous], bool],
+) -> bool:
     """Move the conditions of one block's WHERE that a source can check; False where there are none."""
     done = False
     for part in conjuncts(select, "where"):
@@ -34,8 +40,10 @@ def push_filters(select: exp.Select, sources: Sources, written: AsWritten, tree:
             continue
         source = sources.nodes[alias]
         inner = _query_of(source, tree)
-        meant = _meanings(inner, source, written) if inner is not None and _may_filter_first(inner) else {}
-        if inner is not None and all(fold(column.name) in meant for column in part.find_all(exp.Column)):
+        meant: Mapping[str, exp.Expr] = {}
+        if inner is not None and _may_filter_first(inner) and all(map(is_deterministic, markers_in(inner))):
+            meant = _meanings(inner, source, written)
+        if meant and inner is not None and all(fold(column.name) in meant for column in part.find_all(exp.Column)):
             inner.where(_in_terms_of(part, meant), copy=False, append=True)
             done = True
             _take_out(select, part)

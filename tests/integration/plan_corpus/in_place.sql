@@ -22,3 +22,6 @@ WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT f(n) FROM r WHERE n < 5) SELEC
 SELECT -a AS a, max(b) FROM t GROUP BY -a HAVING f(a) > 0;
 SELECT f(total(b)) FROM t;
 SELECT id FROM t WHERE list_contains([f(x) FOR x IN l], 2);
+SELECT f(id) FROM t ORDER BY COLUMNS('^(id|b)$'), 1;
+SELECT f(a) FROM t WHERE COLUMNS('^(id|b)$') > 1 AND p(id);
+SELECT t.id FROM t JOIN u ON t.id = u.id AND nd(u.c) > 20;

@@ -165,3 +165,9 @@ SELECT v FROM (SELECT f(a), id, b FROM t) AS x(v, i, c) WHERE i > 2 AND c IS NOT
 WITH c(v, i) AS (SELECT f(a), id FROM t) SELECT x.w FROM c AS x(w, j) WHERE j > 4;
 SELECT m, n FROM (SELECT f(id) AS m, count(*) OVER () AS n, id FROM t) WHERE id > 3;
 SELECT m FROM (SELECT DISTINCT f(a) AS m, a FROM t) WHERE a > 0;
+SELECT f(a) AS v, 1 AS n, id FROM t ORDER BY n, id, v LIMIT 3;
+SELECT -1 AS n, f(a) AS v, id FROM t ORDER BY n, id, v LIMIT 3;
+SELECT f(a) AS v, (a > 1 OR b > 1) AND id > 2 AS w FROM (SELECT a, b, id, g(a) AS z FROM t) WHERE (a > 1 OR b > 1) AND z > 0;
+SELECT f(a) FROM t WHERE COLUMNS('^(id|b)$') > 1;
+SELECT count(*) FROM (SELECT f(a) FROM t ORDER BY random() LIMIT 4);
+SELECT v FROM (SELECT nd(a) AS v, id FROM t) WHERE id > 3;

@@ -29,7 +29,7 @@ PENDING_BYTES = 32 * 1024 * 1024
 """Of input that waits for its results, for each stage; and as much again on the way to workers, and back."""
 
 # These keep their types on their way through Arrow only if that is asked for; a boolean then takes a byte.
-_LOSSLESS = "SET arrow_lossless_conversion = true"
+LOSSLESS = "SET arrow_lossless_conversion = true"
 _LOSSES = re.compile(r"HUGEINT|UUID|\bBIT\b|TIME WITH TIME ZONE|JSON")
 
 
@@ -84,7 +84,7 @@ class Stages:
         return self._relation(self._reading.cursor(), self._plan.final_sql)
 
     def _relation(self, cursor: duckdb.DuckDBPyConnection, text: str) -> Any:
-        for name in [name for name in self._sources if name in text]:
+        for name in [name for name in self._sources if re.search(rf"\b{name}\b", text)]:
             self._register(cursor, name, self._sources.pop(name))
         parameters = parameters_for(text, self._parameters) if self._plan.stages else self._parameters
         return self._bind(cursor, text, parameters, self._reading.functions)
@@ -103,7 +103,7 @@ class Stages:
         relation, calls = self._with_arguments(cursor, stage, self._relation(cursor, stage.input_sql))
         kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
         if any(_LOSSES.search(kinds[name]) for name in stage.carried):
-            cursor.execute(_LOSSLESS)
+            cursor.execute(LOSSLESS)
         stream = self._reading.keep(relation.to_arrow_reader(INPUT_ROWS))
         schema = output_schema(stage, stream.schema, self._types)
         kept = dict(zip(schema.names, map(str, types_for(cursor.cursor(), schema.types)), strict=True))

@@ -25,6 +25,8 @@ _ONCE = (
     exp.Is,
     exp.In,
     exp.Exists,
+    exp.Any,
+    exp.All,
     exp.Add,
     exp.Sub,
     exp.Mul,

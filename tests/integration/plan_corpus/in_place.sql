@@ -25,3 +25,4 @@ SELECT id FROM t WHERE list_contains([f(x) FOR x IN l], 2);
 SELECT f(id) FROM t ORDER BY COLUMNS('^(id|b)$'), 1;
 SELECT f(a) FROM t WHERE COLUMNS('^(id|b)$') > 1 AND p(id);
 SELECT t.id FROM t JOIN u ON t.id = u.id AND nd(u.c) > 20;
+SELECT count(*) FROM (SELECT f(a) FROM t ORDER BY random() LIMIT 4);

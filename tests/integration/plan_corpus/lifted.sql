@@ -169,5 +169,5 @@ SELECT f(a) AS v, 1 AS n, id FROM t ORDER BY n, id, v LIMIT 3;
 SELECT -1 AS n, f(a) AS v, id FROM t ORDER BY n, id, v LIMIT 3;
 SELECT f(a) AS v, (a > 1 OR b > 1) AND id > 2 AS w FROM (SELECT a, b, id, g(a) AS z FROM t) WHERE (a > 1 OR b > 1) AND z > 0;
 SELECT f(a) FROM t WHERE COLUMNS('^(id|b)$') > 1;
-SELECT count(*) FROM (SELECT f(a) FROM t ORDER BY random() LIMIT 4);
 SELECT v FROM (SELECT nd(a) AS v, id FROM t) WHERE id > 3;
+SELECT count(v) FROM (SELECT f(a) AS v FROM t WHERE a IS NOT NULL ORDER BY random() LIMIT 4);

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import duckdb
@@ -16,11 +16,11 @@ from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.explained import Measured, as_text, as_value
 from lancegpu_sql.query.functions import FunctionSource
-from lancegpu_sql.query.in_place import InPlace, Movable, refuse, signatures_of
+from lancegpu_sql.query.in_place import InPlace, Movable, NeedsToRun, refuse, signatures_of
 from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.reading import FunctionReading, Memos
 from lancegpu_sql.query.result import QueryResult
-from lancegpu_sql.query.stages import Stages, parameters_for
+from lancegpu_sql.query.stages import LOSSLESS, Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
 from lancegpu_sql.sql.functions_in_text import calls_in
@@ -74,6 +74,8 @@ class FunctionQuery:
         ------
         InvalidQuery
             It does not bind.
+        NeedsToRun
+            Its columns are not known before it has run; see `done`.
         """
         with self._describer() as describer:
             columns = describer.columns(self._text)
@@ -87,8 +89,14 @@ class FunctionQuery:
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
 
     def done(self) -> pa.Table:
-        """Run it as one of DuckDB's own statements, every call in place; what it returns."""
-        with self._opened() as reading:
+        """Run it at once, every call in place, as a statement that does something; all that it returns."""
+
+        def bind(reading: FunctionReading) -> Any:
+            cursor = reading.cursor()
+            cursor.execute(LOSSLESS)
+            return self._bind(cursor, self._text, self._parameters, reading.functions)
+
+        with self._reading(bind) as reading:
             table: pa.Table = reading.call(lambda relation: relation.to_arrow_table())
             return _with_names(table, reading.functions)
 
@@ -120,12 +128,15 @@ class FunctionQuery:
                 rows += batch.num_rows
             return Measured(rows, time.perf_counter() - begun, reading.tally, reading.spent())
 
-    @contextmanager
-    def _opened(self) -> Iterator[FunctionReading]:
+    def _opened(self) -> AbstractContextManager[FunctionReading]:
         def bind(reading: FunctionReading) -> Any:
             reading.runs_as_written = not self._plan.stages
             return Stages(self._plan, self._parameters, self._known, reading, self._bind).relation()
 
+        return self._reading(bind)
+
+    @contextmanager
+    def _reading(self, bind: Callable[[FunctionReading], Any]) -> Iterator[FunctionReading]:
         reading = FunctionReading(self._text, self._state.cursor, self._known, self._source, self._memos, bind)
         self._state.readings.add(reading)
         try:
@@ -135,13 +146,16 @@ class FunctionQuery:
 
     @contextmanager
     def _describer(self) -> Iterator[_Describer]:
-        functions = InPlace(self._state.cursor(), self._known, refuse)
+        called: list[BaseException] = []
+        functions = InPlace(self._state.cursor(), self._known, refuse, called.append)
         cursor = self._state.cursor()
         try:
             with duckdb_errors():
                 self._make_kept(cursor, functions, "all")
                 yield _Describer(cursor, functions, self._tables, self._parameters)
         except LanceGpuError as exc:
+            if called:
+                raise NeedsToRun from exc
             raise type(exc)(functions.as_written(exc.message), **exc.facts) from exc.__cause__
         finally:
             cursor.close()

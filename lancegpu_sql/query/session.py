@@ -16,7 +16,7 @@ from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.function_query import FunctionQuery
 from lancegpu_sql.query.functions import FunctionSource
-from lancegpu_sql.query.in_place import signatures_of
+from lancegpu_sql.query.in_place import NeedsToRun, signatures_of
 from lancegpu_sql.query.kept import kept_text, kept_used
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import PlainReading, QueryResult
@@ -128,7 +128,10 @@ class QuerySession:
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
             query = FunctionQuery(text, parameters, tables, self._state, known, self._functions)
-            return self.fixed(query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
+            try:
+                return self.fixed(query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
+            except NeedsToRun:
+                return self.fixed(query.done())
         return self._result(lambda: self._bound(text, parameters, tables))
 
     def run(self, text: str, parameters: Parameters | None = None) -> QueryResult:

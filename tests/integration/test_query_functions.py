@@ -87,6 +87,13 @@ def test_a_function_stands_anywhere(session: QuerySession, query: str, rows: lis
     assert found == rows if "ORDER BY" in query else sorted(found) == sorted(rows)
 
 
+def test_a_pivot_finds_its_columns_in_what_functions_give(session: QuerySession, functions: InProcessFunctions):
+    result = session.sql(f"PIVOT (SELECT id, size(text) AS s FROM {GOOD}) ON s USING sum(id)")
+    assert (result.columns, result.types) == (["3", "4"], ["HUGEINT", "HUGEINT"])
+    assert result.fetchall() == [(3, 4)]
+    assert functions.rows["size"] <= 4
+
+
 def test_columns_are_named_as_duckdb_names_them(session: QuerySession):
     result = session.sql("SELECT Size(text), size( 'a' )+1, SIZE('b') AS B FROM docs")
     assert result.columns == ['size("text")', "(size('a') + 1)", "B"]

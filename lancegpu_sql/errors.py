@@ -26,7 +26,8 @@
     │   ├── WrongResult              its result has the wrong type or length
     │   ├── LoadFailed               it could not be imported, unpickled or initialised
     │   ├── LoadTimeout              it took longer than `init_timeout_seconds`
-    │   └── CallTimeout              one call took longer than `call_timeout_seconds`
+    │   ├── CallTimeout              one call took longer than `call_timeout_seconds`
+    │   └── TooManyFailedRows        more rows failed than `max_failed_rows` or `max_failed_fraction` allow
     ├── WorkerLost                   a worker process ended under its work
     ├── JobFailed                    another process's job ended badly
     ├── Cancelled                    someone asked for it
@@ -37,7 +38,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+
+Owner = Literal["user", "input", "function", "device", "memory", "environment", "timeout", "ours"]
+"""Whose fault an error is, where rows were computed: the `owner` of what failed.
+
+`user`: the Function raised on a row. `input`: a row ends the worker that computes it. `function`: its results do not suit,
+or it cannot be loaded. `device`: a GPU is at fault. `memory`: one row needs more than there is. `environment`: what is
+installed, or the machine, is at fault. `timeout`: it took too long. `ours`: a fault of this program.
+"""
 
 
 class LanceGpuError(Exception):
@@ -196,6 +205,10 @@ class LoadTimeout(FunctionFailed):
 
 class CallTimeout(FunctionFailed):
     """One call took longer than `call_timeout_seconds`."""
+
+
+class TooManyFailedRows(FunctionFailed):
+    """More rows failed than was allowed; `rows_failed`, `rows_tried` and `limit` say how many."""
 
 
 class WorkerLost(LanceGpuError):

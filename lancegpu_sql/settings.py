@@ -164,6 +164,10 @@ class Settings(BaseModel):
     job_log_bytes: Count = Field(
         default=64 * _MIB, description="The most bytes one job's log may take; what comes later is left out."
     )
+    job_errors_kept: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=1_000,
+        description="Of the rows that fail in one job, for how many it is kept why. How many failed is always known.",
+    )
     progress: Literal["auto", "bar", "lines", "quiet"] = Field(
         default="auto",
         description="How a refresh shows its progress: `bar` (for a terminal), `lines` (for a log: a line for each phase, "

@@ -298,3 +298,68 @@ class Interrupting:
 def gives_an_interrupting_number(number: int) -> int:
     """Gives a result that cannot be read."""
     return Interrupting()  # type: ignore[return-value]
+
+
+class FailsAtFirst:
+    """Raises `kind` on the number 13 as often as `times`; keeps count in files."""
+
+    def __init__(self, marker: str, times: int, kind: str = "TimeoutError") -> None:
+        self.folder = Path(marker)
+        self.times = times
+        self.kind = kind
+
+    def __call__(self, number: int) -> int:
+        """Return the number, if it can."""
+        if number == 13 and (done := len(list(self.folder.iterdir()))) < self.times:
+            (self.folder / str(done)).touch()
+            error = {"TimeoutError": TimeoutError, "ValueError": ValueError}[self.kind]("come back later")
+            error.retry_after = 0.01  # type: ignore[attr-defined]
+            raise error
+        return number
+
+
+class KillsInBatch:
+    """Takes whole batches, and ends its process on the number 13."""
+
+    def __call__(self, number: pa.Int64Array) -> pa.Int64Array:
+        """Return the numbers, if it can."""
+        if 13 in number.to_pylist():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number
+
+
+class NeedsMemory:
+    """Runs out of memory above so many rows, or on the number 13."""
+
+    def __init__(self, rows: int, message: str = "") -> None:
+        self.rows = rows
+        self.message = message
+
+    def __call__(self, number: pa.Int64Array) -> pa.Int64Array:
+        """Return the numbers, if it can."""
+        if len(number) > self.rows:
+            raise RuntimeError(self.message) if self.message else MemoryError
+        return number
+
+
+class FailsWithItsDevice:
+    """Stands in for a Function on a broken GPU: fails in the first `broken` processes in which it is asked for the number 13."""
+
+    def __init__(self, marker: str, broken: int) -> None:
+        self.folder = Path(marker)
+        self.broken = broken
+
+    def __call__(self, number: pa.Int64Array) -> pa.Int64Array:
+        """Return the numbers, if it can."""
+        if 13 in number.to_pylist():
+            (self.folder / str(os.getpid())).touch()
+            if len(list(self.folder.iterdir())) <= self.broken:
+                raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return number
+
+
+def imports_what_is_not_there(number: int) -> int:
+    """Needs a module only when it is called."""
+    import lancegpu_sql_is_no_such_module  # type: ignore[import-not-found]  # noqa: F401
+
+    return number

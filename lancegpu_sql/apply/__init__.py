@@ -4,10 +4,11 @@ The sizes and the decisions are pure (`parts`, `sizing`, `batches`); `board` hol
 Nothing here knows of tables, jobs or SQL, and only `workers` knows how a worker is spoken to.
 """
 
-from lancegpu_sql.apply.batches import Computed, InputBatch
+from lancegpu_sql.apply.batches import Computed, InputBatch, RowFailure
 from lancegpu_sql.apply.calls import Calls, Pending
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.retry import RetryPolicy
 from lancegpu_sql.apply.run import apply
 from lancegpu_sql.apply.watch import ApplyWatch, SilentWatch, WorkerTimings
 
@@ -19,6 +20,8 @@ __all__ = [
     "InputBatch",
     "Memo",
     "Pending",
+    "RetryPolicy",
+    "RowFailure",
     "SilentWatch",
     "WorkerTimings",
     "apply",

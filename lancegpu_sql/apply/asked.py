@@ -40,11 +40,6 @@ class Asked:
         """The size of the values; None where there are none."""
         return sum(piece.nbytes for piece in self._pieces) if self.done and self._error is None else None
 
-    @property
-    def next_row(self) -> int:
-        """The number of the first row that has no value yet."""
-        return self.first_row + self.rows - self.left
-
     def take(self, values: pa.Array) -> None:
         """Take the next rows' values."""
         self._keep(values, failed=False)

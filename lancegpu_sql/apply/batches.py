@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lancegpu_sql.errors import LanceGpuError, Owner
+
 
 @dataclass(frozen=True)
 class InputBatch:
@@ -47,6 +49,28 @@ class InputBatch:
 
 
 @dataclass(frozen=True)
+class RowFailure:
+    """Why a row has no value.
+
+    Parameters
+    ----------
+    index
+        Of the row among those that came with it.
+    owner
+        Whose fault it is: `user` or `input`.
+    error
+        What would have ended the work, had it not been told to go on: `RowFailed` or `WorkerLost`.
+    tries
+        How often the row was tried.
+    """
+
+    index: int
+    owner: Owner
+    error: LanceGpuError
+    tries: int
+
+
+@dataclass(frozen=True)
 class Computed:
     """Rows computed, in the order of the input.
 
@@ -55,7 +79,9 @@ class Computed:
     tag
         As it came with the input.
     values
-        The Function's results, one a row.
+        The Function's results, one a row; null for those that failed.
+    failed
+        The rows among them that failed.
     closes_part
         Whether a part ends here: what is written down now need not be computed again. The input's last part may be
         closed by one without rows.
@@ -64,6 +90,7 @@ class Computed:
     tag: pa.RecordBatch
     values: pa.Array
     closes_part: bool
+    failed: tuple[RowFailure, ...] = ()
 
 
 class Cutter:

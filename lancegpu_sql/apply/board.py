@@ -6,26 +6,23 @@ in the thread of whichever slot has room for a call, so that nothing is read ahe
 
 from __future__ import annotations
 
-import heapq
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
 
 from lancegpu_sql.apply.batches import Cutter, InputBatch
-from lancegpu_sql.apply.failures import call_error, call_timeout, worker_lost
+from lancegpu_sql.apply.failures import call_timeout
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.parts import PartPlan
+from lancegpu_sql.apply.queue import CallQueue
+from lancegpu_sql.apply.setbacks import News, Setbacks
 from lancegpu_sql.apply.sizing import BusyMeter, PaceMeter, call_rows, calls_ahead
-from lancegpu_sql.errors import LanceGpuError
+from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.request import Lost
 from lancegpu_sql.workers.calls import CallResult, FunctionLoad
-
-_CALL_BYTES = 4096
-"""What a call weighs beside its data, so that very small ones are bounded as well."""
 
 
 class Board:
@@ -47,22 +44,19 @@ class Board:
         self._options = options
         self._changed = threading.Condition()
         self._cutter = Cutter()
-        self._order: deque[Call] = deque()
-        self._again: list[Call] = []
+        self._queue = CallQueue()
+        self._setbacks = Setbacks(self._queue, load, options)
         self._hands: list[Hand] = []
-        self._weight_bytes = 0
-        self._next_id = 0
         self._parts = PartPlan(options.part_target_seconds, options.max_part_rows)
         self._meter = PaceMeter()
         self._pulling = False
         self._reader: Hand | None = None
         self._exhausted = False
         self._more_comes = True
-        self._open_calls = 0
         self._busy = BusyMeter()
-        self._failed_id: int | None = None
         self._error: BaseException | None = None
         self._stopped = False
+        self._draining = False
 
     # What slots do.
 
@@ -83,7 +77,7 @@ class Board:
         asked = time.monotonic()
         without_rows = 0.0
         with self._changed:
-            while not (self._stopped or hand.lost or hand.leaving):
+            while not (self._stopped or self._draining or hand.lost or hand.leaving):
                 call = self._pick(hand)
                 if call is not None:
                     self._give(hand, call, asked, without_rows)
@@ -100,7 +94,7 @@ class Board:
                 elif self._finished_for(hand):
                     return None
                 else:
-                    self._changed.wait()
+                    self._changed.wait(self._queue.seconds_to_next(time.monotonic()))
         return None
 
     def complete(self, hand: Hand, result: CallResult) -> int:
@@ -116,11 +110,15 @@ class Board:
             self._busy.note(now, result.seconds)
             if not hand.calls:
                 hand.empty_since = now
-            if result.failure is not None:
-                self._fail_call(call, call_error(self._load, call.rows, result.failure))
-            elif not call.done:  # it may have been given up in the meantime
+            if call.done:  # it was given up in the meantime
+                pass
+            elif result.failure is not None:
+                self._setbacks.failed(call, hand, result.failure)
+                self._parts.measured(call.part)
+                self._spread_what_fits(hand)
+            else:
                 assert result.values is not None
-                self._note_values(call, result.values, result.seconds)
+                self._note_values(call, hand, result.values, result.seconds)
             self._changed.notify_all()
         return rows
 
@@ -133,28 +131,30 @@ class Board:
                 if call.begun_at is not None and now - call.begun_at > limit_seconds and not call.done
             ]
             for call in over:
-                self._fail_call(call, call_timeout(self._load, call.rows, limit_seconds))
+                self._queue.fail(call, call_timeout(self._load, call.rows, limit_seconds))
             self._changed.notify_all()
         return bool(over)
 
     def owed(self, hand: Hand) -> bool:
         """Whether a worker holds calls that are still needed."""
         with self._changed:
-            return any(map(self._needed, hand.calls.values()))
+            return any(map(self._queue.needed, hand.calls.values()))
 
     def hand_back(self, hand: Hand, why: Lost, *, blamed: bool = True) -> None:
         """Put a lost worker's calls back for another; those that it computed are `blamed`."""
         with self._changed:
-            for call in hand.running(time.monotonic()):
-                call.losses += blamed
-            for call in hand.calls.values():
-                call.begun_at, call.suspect = None, True
-                if call.losses > self._options.max_worker_losses:
-                    self._fail_call(call, worker_lost(self._load, call.rows, call.losses, why))
-                elif self._needed(call):
-                    heapq.heappush(self._again, call)
-            hand.calls.clear()
+            running = hand.running(time.monotonic())
+            held, hand.calls = tuple(hand.calls.values()), {}
             hand.argument_bytes = 0
+            for call in held:
+                call.begun_at, call.suspect = None, True
+                if not self._queue.needed(call):
+                    continue
+                if blamed and call in running:
+                    self._setbacks.lost(call, hand, why)
+                else:
+                    self._queue.again(call)
+            self._spread_what_fits(hand)
             self._changed.notify_all()
 
     def mark_lost(self, hand: Hand) -> None:
@@ -166,7 +166,8 @@ class Board:
     def fail(self, error: BaseException) -> None:
         """Nothing more can come: the caller will meet `error` where it would have to wait."""
         with self._changed:
-            self._error = self._error or error
+            if not self._draining:
+                self._error = self._error or error
             self._changed.notify_all()
 
     # What the caller does.
@@ -177,30 +178,60 @@ class Board:
         Raises whatever made the work impossible.
         """
         with self._changed:
-            if not (self._order and self._order[0].done):
+            if not self._first_is_done:
                 if self._error is not None:
                     raise self._error
                 if not self.finished:
                     self._changed.wait(timeout_seconds)
-            if not (self._order and self._order[0].done):
+            if not self._first_is_done:
                 return None
-            call = self._order.popleft()
-            self._weight_bytes -= call.weight_bytes
+            call = self._queue.pop()
             call.closes_part = call.closes_part or self.finished
             self._changed.notify_all()
             return call
 
     @property
+    def _first_is_done(self) -> bool:
+        first = self._queue.first
+        return first is not None and first.done
+
+    @property
     def finished(self) -> bool:
         """Whether the input is over and everything has been taken off."""
         with self._changed:  # rows that leave the cutter are not yet in the order for a moment
-            return self._exhausted and self._error is None and not self._cutter.rows and not self._order
+            return self._exhausted and self._error is None and not self._cutter.rows and not self._queue
 
     def stop(self) -> None:
         """Give out no more calls."""
         with self._changed:
-            self._stopped = True
+            self._stopped = self._queue.closed = True
             self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Give out no more calls, but take the results of those that workers compute."""
+        with self._changed:
+            self._draining = self._queue.closed = True
+            # The input, too, has heard that the work is to end.
+            if isinstance(self._error, Cancelled):
+                self._error = None
+            self._changed.notify_all()
+
+    @property
+    def drained(self) -> bool:
+        """Whether no worker computes any more."""
+        with self._changed:
+            return not any(hand.calls and not hand.lost for hand in self._hands)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something is worth keeping; looked at after each result."""
+        return bool(self._setbacks.news)
+
+    def take_news(self) -> list[News]:
+        """Return what is worth keeping, each once."""
+        with self._changed:
+            news, self._setbacks.news = self._setbacks.news, []
+            return news
 
     # Looked at from outside.
 
@@ -216,13 +247,19 @@ class Board:
     @property
     def cut_short(self) -> bool:
         """Whether calls that a worker still holds may be dropped."""
-        return self._stopped or self._failed_id is not None or self._error is not None
+        return self._stopped or self._draining or self._queue.failed_at is not None or self._error is not None
 
     @property
     def over(self) -> bool:
         """Whether no slot is needed any more."""
         with self._changed:
-            return self._stopped or self._error is not None or self._all_done()
+            return self._stopped or self._draining or self._error is not None or self._all_done()
+
+    @property
+    def avoided_places(self) -> frozenset[str]:
+        """Where no further worker should be started: its device failed."""
+        with self._changed:
+            return self._setbacks.avoided
 
     def busyness(self) -> tuple[float, float]:
         """Return the share of the last seconds in which the workers computed, and how long they did from the start."""
@@ -247,18 +284,24 @@ class Board:
     def _pick(self, hand: Hand) -> Call | None:
         if not self._has_credit(hand):
             return None
-        while self._again:
-            call = heapq.heappop(self._again)
-            if self._needed(call):
+        if self._queue.some_again:
+            call = self._queue.take_again(time.monotonic(), lambda call: self._suits(call, hand))
+            if call is not None:
                 return call
-        if self._failed_id is not None or not self._may_cut():
+        if self._queue.failed_at is not None or not self._may_cut():
             return None
-        return self._cut()
+        return self._cut(hand)
+
+    def _suits(self, call: Call, hand: Hand) -> bool:
+        """Whether a call may go to a worker: not to a device on which it failed, where there is another."""
+        if not call.failed_on & hand.places:
+            return True
+        return not any(other.places and not call.failed_on & other.places for other in self._hands if not other.lost)
 
     def _has_credit(self, hand: Hand) -> bool:
         if not hand.calls:
             return True
-        if self._again or any(call.suspect for call in hand.calls.values()):
+        if self._queue.suspect_first or any(call.suspect for call in hand.calls.values()):
             return False
         return len(hand.calls) < self._calls_ahead(hand) and hand.argument_bytes < self._options.in_flight_bytes
 
@@ -266,39 +309,29 @@ class Board:
         return calls_ahead(self._meter.pace, hand.at_once, self._options)
 
     def _may_cut(self) -> bool:
-        if self._order and self._weight_bytes >= self._options.outstanding_bytes:
+        if self._queue and self._queue.weight_bytes >= self._options.outstanding_bytes:
             return False
-        if self._meter.pace is None and self._order:
+        if self._meter.pace is None and self._queue:
             return False
         return self._parts.may_go_on
 
-    def _cut(self) -> Call | None:
+    def _cut(self, hand: Hand) -> Call | None:
         if not self._cutter.rows:
             return None
         pace = self._meter.pace
         part_left = self._parts.rows_left(pace.rows_per_second * max(1, len(self._hands)) if pace else None)
         wanted = min(call_rows(pace, self._cutter.row_bytes(), self._options), part_left)
+        if hand.fits_rows is not None:
+            wanted = min(wanted, hand.fits_rows)
         piece = self._cutter.cut(wanted, self._options.call_target_bytes, more_comes=self._more_comes)
         if piece is None:
             return None
-        argument_bytes = piece.arguments.nbytes
         result_bytes = int(pace.result_bytes_per_row * piece.rows) if pace else 0
-        call = Call(
-            id=self._next_id,
-            part=self._parts.index,
-            rows=piece,
-            closes_part=self._parts.take(piece.rows),
-            argument_bytes=argument_bytes,
-            weight_bytes=argument_bytes + piece.tag.nbytes + result_bytes + _CALL_BYTES,
-        )
-        self._next_id += 1
-        self._order.append(call)
-        self._open_calls += 1
-        self._weight_bytes += call.weight_bytes
-        return call
+        part, closes_part = self._parts.index, self._parts.take(piece.rows)
+        return self._queue.add(part, piece, closes_part=closes_part, result_bytes=result_bytes)
 
     def _needs_rows(self, hand: Hand) -> bool:
-        reads = self._failed_id is None and not (self._exhausted or self._error)
+        reads = self._queue.failed_at is None and not (self._exhausted or self._error)
         return reads and self._has_credit(hand) and self._may_cut()
 
     def _finished_for(self, hand: Hand) -> bool:
@@ -308,21 +341,17 @@ class Board:
         if hand.stays:
             return self._all_done()
         return self._nothing_left() and not (
-            self._failed_id is not None and any(map(self._needed, hand.calls.values()))
+            self._queue.failed_at is not None and any(map(self._queue.needed, hand.calls.values()))
         )
 
-    def _needed(self, call: Call) -> bool:
-        """Whether a call's result will still be looked at: after a failed one, those before it are."""
-        return not (call.done or self._stopped) and (self._failed_id is None or call.id < self._failed_id)
-
     def _nothing_left(self) -> bool:
-        over = self._failed_id is not None or (self._exhausted and not self._cutter.rows)
-        return over and not self._again
+        over = self._queue.failed_at is not None or (self._exhausted and not self._cutter.rows)
+        return over and not self._queue.some_again
 
     def _all_done(self) -> bool:
         if not self._nothing_left():
             return False
-        return not self._open_calls or (self._failed_id is not None and not any(map(self._needed, self._order)))
+        return not self._queue.open_calls or (self._queue.failed_at is not None and not self._queue.any_needed())
 
     def _pull(self) -> None:
         """Read one batch, with the lock let go: reading may take long."""
@@ -355,21 +384,17 @@ class Board:
         hand.argument_bytes += call.argument_bytes
         hand.running(now)
 
-    def _note_values(self, call: Call, values: pa.Array, seconds: float) -> None:
-        result_bytes = values.nbytes
-        self._meter.note(call.rows.rows, seconds, result_bytes)
+    def _note_values(self, call: Call, hand: Hand, values: pa.Array, seconds: float) -> None:
+        self._meter.note(call.rows.rows, seconds, values.nbytes)
         self._parts.measured(call.part)
-        call.values = values
-        self._open_calls -= 1
-        # The arguments are let go now; what waits for its turn is the tag and the values.
-        weight_bytes = call.rows.tag.nbytes + result_bytes + _CALL_BYTES
-        self._weight_bytes += weight_bytes - call.weight_bytes
-        call.weight_bytes = weight_bytes
-        rows = call.rows
-        call.rows = InputBatch(rows.arguments.slice(0, 0), rows.row_ids.slice(0, 0), rows.tag, rows.of_table)
+        if call.failed_on:
+            self._setbacks.computed(call, hand)
+        self._queue.keep(call, values)
 
-    def _fail_call(self, call: Call, error: LanceGpuError) -> None:
-        if not call.done:
-            call.error = error
-            self._open_calls -= 1
-            self._failed_id = call.id if self._failed_id is None else min(call.id, self._failed_id)
+    def _spread_what_fits(self, hand: Hand) -> None:
+        """Let the other workers of a class profit from what one has learnt of its memory."""
+        if hand.fits_rows is None:
+            return
+        for other in self._hands:
+            if other.gpu_class == hand.gpu_class and (other.fits_rows is None or other.fits_rows > hand.fits_rows):
+                other.fits_rows = hand.fits_rows

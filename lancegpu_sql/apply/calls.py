@@ -5,26 +5,26 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
 from lancegpu_sql.apply.asked import Asked, no_rows
-from lancegpu_sql.apply.batches import InputBatch
+from lancegpu_sql.apply.batches import Computed, InputBatch
 from lancegpu_sql.apply.memo import Found, Memo
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.run import apply
 from lancegpu_sql.apply.watch import ApplyWatch
-from lancegpu_sql.errors import Cancelled, RowFailed
+from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.pool import WorkerPool
 
 OnError = Literal["raise", "null"]
 
 _LOOK_SECONDS = 0.1
-"""How often a cancellation, and a call to be done over, is looked for while nobody brings rows."""
+"""How often a cancellation is looked for while nobody brings rows."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,7 @@ class Calls:
     memo
         Where values are shared between equal arguments; None computes each row for itself.
     on_error
-        Whether a row that fails ends the work or has a null for its value. To find it, rows sent with it are computed
-        again in ever smaller calls.
+        Whether a row that fails ends the work or has a null for its value: the error policies of `apply`.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Calls:
     ) -> None:
         self._need = need
         self._pool = pool
-        self._options = options
+        self._options = replace(options, error_policy="skip" if on_error == "null" else "fail")
         self._value_type = value_type
         self._watch = watch
         self._memo = memo
@@ -163,8 +162,10 @@ class Calls:
     def _run(self) -> None:
         error: BaseException = self._stopped()
         try:
-            while not self._stop.is_set():
-                self._apply_until_a_row_fails(None)
+            for computed in apply(
+                self._inputs(), self._need, self._pool, self._options, watch=self._watch, cancelled=self._stop
+            ):
+                self._hand_out(computed)
         except BaseException as exc:
             error = exc
         with self._changed:
@@ -178,55 +179,19 @@ class Calls:
         if self._memo is not None:
             self._memo.settle()
 
-    def _apply_until_a_row_fails(self, rows: int | None) -> None:
-        """Compute the next rows, or whatever comes, up to one that fails, which is made null."""
-        try:
-            for computed in apply(
-                self._inputs(rows), self._need, self._pool, self._options, watch=self._watch, cancelled=self._stop
-            ):
-                self._hand_out(computed.values)
-        except RowFailed as failure:
-            if not self._marked:
-                raise
-            self._isolate(failure)
-
-    def _isolate(self, failure: RowFailed) -> None:
-        """Compute the rows of a failed call again, all but the one that fails."""
-        row, rows = failure.facts.get("row_id"), failure.facts.get("rows", 1)
-        with self._changed:
-            start = self._open[0].next_row
-        if row is not None:
-            self._do_again(int(row) - start)
-        if row is not None or rows == 1:
-            self._make_null()
-        else:
-            self._do_again(rows // 2)
-            self._do_again(rows - rows // 2)
-
-    def _do_again(self, rows: int) -> None:
-        with self._changed:
-            end = self._open[0].next_row + rows
-        # A row among them may fail as well, and is then isolated by itself.
-        while (left := end - self._first_open()) > 0:
-            self._apply_until_a_row_fails(left)
-
-    def _first_open(self) -> int:
-        with self._changed:
-            return self._open[0].next_row if self._open else self._rows
-
-    def _make_null(self) -> None:
-        with self._changed:
-            self._open[0].take_failed(self._value_type)
-            self._drop_done()
-
-    def _hand_out(self, values: pa.Array) -> None:
+    def _hand_out(self, computed: Computed) -> None:
+        failed = {failure.index for failure in computed.failed}
         at = 0
         with self._changed:
-            while at < len(values):
+            while at < len(computed.values):
                 asked = self._open[0]
-                rows = min(asked.left, len(values) - at)
-                asked.take(values.slice(at, rows))
-                at += rows
+                if at in failed:
+                    asked.take_failed(self._value_type)
+                    at += 1
+                else:
+                    until = min([at + asked.left, len(computed.values), *(one for one in failed if one > at)])
+                    asked.take(computed.values.slice(at, until - at))
+                    at = until
                 self._drop_done()
 
     def _drop_done(self) -> None:
@@ -235,24 +200,19 @@ class Calls:
 
     # The rows, pulled by `apply`.
 
-    def _inputs(self, rows: int | None) -> Iterator[InputBatch]:
-        """Yield what has no value yet: the next `rows`, or all that ever comes."""
-        left = rows
-        with self._changed:
-            self._unsent = deque(self._open)
-            self._unsent_bytes = sum(map(_bytes, self._unsent))
+    def _inputs(self) -> Iterator[InputBatch]:
+        """Yield what is submitted, as long as something may come."""
         begun, all_sent = False, True
-        while not self._stop.is_set() and left != 0:
-            batch = self._next_batch(left, wait=all_sent)
+        while not self._stop.is_set():
+            batch = self._next_batch(wait=all_sent)
             if batch is not None:
                 begun, all_sent = True, False
-                left = None if left is None else left - batch.rows
                 yield batch
             elif begun:  # before that no worker is needed
                 all_sent = True
                 yield _NOTHING_YET
 
-    def _next_batch(self, most: int | None, *, wait: bool) -> InputBatch | None:
+    def _next_batch(self, *, wait: bool) -> InputBatch | None:
         """Return rows that have not been sent, or None where there are none, at once or after a moment."""
         with self._changed:
             if wait and not self._unsent:
@@ -264,8 +224,7 @@ class Calls:
             assert arguments is not None  # it is not done
             self._unsent_bytes -= _bytes(asked)
             self._changed.notify_all()
-        rest = arguments.slice(asked.next_row - asked.first_row, most)
-        return _batch(rest, asked.next_row)
+        return _batch(arguments, asked.first_row)
 
 
 class _Either(threading.Event):

@@ -90,6 +90,13 @@ def is_failed(lanes: Lanes) -> npt.NDArray[np.bool_]:
     return (lanes[:, 0] & _FAILED_BIT).astype(bool)
 
 
+def marked_failed(array: pa.FixedSizeBinaryArray, rows: Sequence[int]) -> pa.FixedSizeBinaryArray:
+    """Return digests without nulls, those of some rows marked as tried and failed."""
+    lanes = from_array(array)[0].copy()
+    lanes[np.asarray(rows, dtype=np.intp), 0] |= _FAILED_BIT
+    return to_array(lanes)
+
+
 def same(stored: Lanes, present: Lanes) -> npt.NDArray[np.bool_]:
     """Tell where stored digests are those of the present inputs, whether the row failed or not."""
     equal: npt.NDArray[np.bool_] = ((stored[:, 0] & _DIGEST_MASK) == present[:, 0]) & (stored[:, 1] == present[:, 1])

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from lancegpu_sql.apply.batches import InputBatch
-from lancegpu_sql.errors import CallTimeout, LanceGpuError, RowFailed, WorkerLost, WrongResult
+from lancegpu_sql.apply.blame import owner_of_loss
+from lancegpu_sql.errors import CallTimeout, LanceGpuError, Owner, RowFailed, WorkerLost, WrongResult
 from lancegpu_sql.placement.request import Lost, LostCause
 from lancegpu_sql.workers.calls import CallFailure, FunctionLoad
 
@@ -25,19 +26,32 @@ _NEXT_STEPS: Mapping[LostCause, str] = {
 """What to do about a worker that ended, by the cause."""
 
 
-def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> LanceGpuError:
-    """Return the error for a call whose Function failed."""
+_ADVICE: Mapping[Owner, str] = {
+    "memory": "It needs more memory for this one row than there is: give it a larger GPU class or worker, or a smaller row.",
+    "device": "A device is at fault, not the row, as far as can be told: no other one computed it. Look at the device, or "
+    "refresh on another GPU class (gpu_class).",
+    "environment": "What is installed for the Function, or the machine, is at fault, not the row.",
+    "input": "This row made several devices fail.",
+}
+"""What a person should know of an error that the Function raised, but is not at fault for."""
+
+
+def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure, owner: Owner = "user") -> LanceGpuError:
+    """Return the error for a call whose Function failed, by the fault of `owner`."""
     if failure.kind in ("wrong_type", "wrong_length"):
         return _wrong_result(load, rows, failure)
     if failure.kind == "internal":
         return LanceGpuError(
             f"a worker of {_name(load)} failed by itself, which is a fault of this program: {failure.message}\n"
-            f"{failure.traceback}".rstrip()
+            f"{failure.traceback}".rstrip(),
+            owner=owner,
         )
     facts: dict[str, Any] = {
         "function": load.function,
         "version": load.version,
+        "owner": owner,
         "error_type": failure.error_type,
+        "raised": failure.message,
         "user_traceback": failure.traceback,
     }
     index = 0 if failure.row_index is None and rows.rows == 1 else failure.row_index
@@ -45,7 +59,7 @@ def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> La
         ids = rows.row_ids.slice(0, _NAMED_ROWS).to_pylist()
         return RowFailed(
             f"{_name(load)} raised {failure.message}\non a batch of {_span(rows)}; it takes whole batches, so which row is at "
-            f"fault is not known. A smaller batch_size narrows it down.\n{failure.traceback}".rstrip(),
+            f"fault is not known. {_ADVICE.get(owner, 'A smaller batch_size narrows it down.')}\n{failure.traceback}".rstrip(),
             row_ids=ids,
             rows=rows.rows,
             arguments=None,
@@ -58,8 +72,9 @@ def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure) -> La
         if rows.of_table
         else f"on {_shown(arguments)}"
     )
+    advice = f"{_ADVICE[owner]}\n" if owner in _ADVICE else ""
     return RowFailed(
-        f"{_name(load)} raised {failure.message}\n{where}\n{failure.traceback}".rstrip(),
+        f"{_name(load)} raised {failure.message}\n{where}\n{advice}{failure.traceback}".rstrip(),
         row_id=row_id,
         row_ids=[row_id],
         arguments=arguments,
@@ -74,6 +89,7 @@ def call_timeout(load: FunctionLoad, rows: InputBatch, timeout_seconds: float) -
         "ended. Allow it more time, or give it fewer rows at a time with batch_size.",
         function=load.function,
         version=load.version,
+        owner="timeout",
         call_timeout_seconds=timeout_seconds,
         rows=rows.rows,
         row_ids=rows.row_ids.slice(0, _NAMED_ROWS).to_pylist(),
@@ -89,9 +105,11 @@ def worker_lost(load: FunctionLoad, rows: InputBatch, losses: int, lost: Lost) -
         cause=lost.cause,
         function=load.function,
         version=load.version,
+        owner=owner_of_loss(lost.cause),
         losses=losses,
         rows=rows.rows,
         row_ids=rows.row_ids.slice(0, _NAMED_ROWS).to_pylist(),
+        **({"row_id": rows.row_ids[0].as_py()} if rows.rows == 1 else {}),
     )
 
 
@@ -101,6 +119,7 @@ def _wrong_result(load: FunctionLoad, rows: InputBatch, failure: CallFailure) ->
         f"{_name(load)} gave a wrong result for {_span(at_fault)}. {failure.message}",
         function=load.function,
         version=load.version,
+        owner="function",
         kind=failure.kind,
         expected=failure.expected,
         got=failure.got,

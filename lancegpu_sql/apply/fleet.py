@@ -58,6 +58,13 @@ class Fleet:
         for slot in tuple(self._slots):
             slot.look(now)
 
+    def interrupt(self) -> None:
+        """Stop waiting for workers."""
+        with self._growing:
+            slots = tuple(self._slots)
+        for slot in slots:
+            slot.interrupt()
+
     def stop(self) -> None:
         """Give every worker back; those that do not finish in time are killed."""
         with self._growing:

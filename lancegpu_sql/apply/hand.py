@@ -8,29 +8,38 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lancegpu_sql.apply.batches import InputBatch
+from lancegpu_sql.apply.batches import InputBatch, RowFailure
 from lancegpu_sql.apply.watch import WorkerTimings
 from lancegpu_sql.errors import LanceGpuError
 
 
 @dataclass(eq=False)
 class Call:
-    """Rows on their way. `id` counts up in the order of the input.
+    """Rows on their way. `id` names it to workers; `start`, the number of its first row, gives it its place.
 
     One that was with a lost worker is a suspect: it goes to the next worker alone, so that a second loss can be blamed
-    for sure. (A worker that dies takes replies with it that were on their way.)
+    for sure. (A worker that dies takes replies with it that were on their way.) `losses` are those that it may be blamed
+    for, `deaths` all that its rows took part in. `tries` and `device_failures` count failures of just these rows,
+    `failed_on` is where the latter were.
     """
 
     id: int
+    start: int
     part: int
     rows: InputBatch
     closes_part: bool
     argument_bytes: int
     weight_bytes: int
     losses: int = 0
+    deaths: int = 0
     suspect: bool = False
+    tries: int = 0
+    device_failures: int = 0
+    failed_on: frozenset[str] = frozenset()
+    due_at: float = 0.0
     begun_at: float | None = None
     values: pa.Array | None = None
+    failed: RowFailure | None = None
     error: LanceGpuError | None = None
 
     @property
@@ -39,20 +48,40 @@ class Call:
         return self.values is not None or self.error is not None
 
     def __lt__(self, other: Call) -> bool:
-        return self.id < other.id
+        return self.start < other.start
+
+    def piece(self, call_id: int, offset: int, rows: int) -> Call:
+        """Return some of its rows as a call of their own, which ends no part and inherits what is known against them."""
+        taken = self.rows.slice(offset, rows)
+        argument_bytes = taken.arguments.nbytes
+        share = self.weight_bytes * rows // self.rows.rows
+        return Call(
+            id=call_id,
+            start=self.start + offset,
+            part=self.part,
+            rows=taken,
+            closes_part=False,
+            argument_bytes=argument_bytes,
+            weight_bytes=share,
+            deaths=self.deaths,
+        )
 
 
 @dataclass(eq=False)
 class Hand:
     """What one leased worker holds, and how its time was spent.
 
-    `calls` stand in the order in which they were sent; the worker computes the first `at_once` of them.
+    `calls` stand in the order in which they were sent; the worker computes the first `at_once` of them. `places` are where
+    its `devices` are, as a placement can keep off them; `spoiled` says why it is good for nothing any
+    more, `fits_rows` are the most rows of one call for which its memory is known to do.
     """
 
     worker: str
     stays: bool
     at_once: int = 1
     gpu_class: str | None = None
+    places: frozenset[str] = frozenset()
+    devices: tuple[str, ...] = ()
     calls: dict[int, Call] = field(default_factory=dict)
     argument_bytes: int = 0
     joined_at: float = field(default_factory=time.monotonic)
@@ -63,6 +92,8 @@ class Hand:
     waiting_for_rows_seconds: float = 0.0
     lost: bool = False
     leaving: bool = False
+    spoiled: str | None = None
+    fits_rows: int | None = None
 
     def running(self, now: float) -> tuple[Call, ...]:
         """Return the calls that the worker computes; those that have come to be among them begin now."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+from lancegpu_sql.apply.retry import NO_RETRY, RetryPolicy
 
 _MIB = 1024 * 1024
 
@@ -35,6 +38,10 @@ class ApplyOptions:
         A worker that computes and gave no result for so long is asked whether it lives.
     health_timeout_seconds
         How long it may take to answer that before it is given up: user code may hold its interpreter lock for a while.
+    error_policy
+        Whether a row that fails by its user's or its own fault ends the work or is left without a value.
+    retry
+        Which failures are tried again before that.
     """
 
     batch_size: int | None = None
@@ -49,3 +56,10 @@ class ApplyOptions:
     outstanding_bytes: int = 64 * _MIB
     silence_seconds: float = 5.0
     health_timeout_seconds: float = 60.0
+    error_policy: Literal["fail", "skip"] = "fail"
+    retry: RetryPolicy = NO_RETRY
+
+    @property
+    def skips(self) -> bool:
+        """Whether a row may be left without a value."""
+        return self.error_policy == "skip"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from lancegpu_sql.apply.batches import Computed, InputBatch
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.fleet import Fleet
+from lancegpu_sql.apply.hand import Call
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.watch import ApplyWatch, OneAtATime
 from lancegpu_sql.errors import Cancelled
@@ -29,13 +30,15 @@ def apply(
     watch: ApplyWatch,
     cancelled: threading.Event,
     rows_left: Callable[[], int | None] = lambda: None,
+    grace_seconds: Callable[[], float] = lambda: 0.0,
 ) -> Iterator[Computed]:
     """Compute a Function over a stream of batches on leased workers; results come in the order of the input.
 
     Without input no worker is asked for. The first worker computes a probe; when the probe shows that the Function,
     not its input, takes the time, further ones are leased in the background. A call whose worker is lost is done by
     another one. A call that fails stops the work: results of the rows before it still come, then its error is raised,
-    so that the error names the first failing row.
+    so that the error names the first failing row. A call of many rows whose Function raises is split until the row is
+    found; with the error policy `skip` that row comes out as null, named in `Computed.failed`, and the work goes on.
 
     Memory: what has been read and not yet given back, arguments, tags and results together, is at most
     `options.outstanding_bytes` and one call for each worker, besides one input batch (or as many as make a call, where
@@ -61,6 +64,9 @@ def apply(
     rows_left
         Returns how many rows may still come at most, those under way among them; None where that is not known. It keeps
         workers from being started for work that will be done before they serve.
+    grace_seconds
+        Returns, once `cancelled` is set, for how long from then on calls that run may still finish; what they give comes
+        out before `Cancelled` is raised. Asked again and again: it may come to be 0.
 
     Yields
     ------
@@ -86,25 +92,58 @@ def apply(
     fleet = Fleet(board, need, pool, options, OneAtATime(watch), rows_left)
     fleet.start()
     try:
-        yield from _results(board, fleet, cancelled, need)
+        yield from _results(board, fleet, cancelled, need, grace_seconds)
     finally:
         fleet.stop()
 
 
-def _results(board: Board, fleet: Fleet, cancelled: threading.Event, need: WorkerNeed) -> Iterator[Computed]:
+def _results(
+    board: Board, fleet: Fleet, cancelled: threading.Event, need: WorkerNeed, grace_seconds: Callable[[], float]
+) -> Iterator[Computed]:
     last: Computed | None = None
     while not board.finished:
         if cancelled.is_set():
+            yield from _drained(board, fleet, grace_seconds)
             doing = "waiting for a worker of" if fleet.starting else "computing"
             raise Cancelled(f"cancelled while {doing} {need.load.function}; what was finished is kept")
-        call = board.next_done(_LOOK_SECONDS)
+        call = _next_done(board, cancelled)
         if call is None:
             fleet.look(time.monotonic())
         elif call.error is not None:
             raise call.error
         else:
-            assert call.values is not None
-            last = Computed(call.rows.tag, call.values, call.closes_part)
+            last = _computed(call)
             yield last
     if last is not None and not last.closes_part:
         yield Computed(last.tag.slice(0, 0), last.values.slice(0, 0), closes_part=True)
+
+
+def _next_done(board: Board, cancelled: threading.Event) -> Call | None:
+    try:
+        return board.next_done(_LOOK_SECONDS)
+    except Cancelled:
+        if not cancelled.is_set():
+            raise
+        return None  # the input was told before us
+
+
+def _drained(board: Board, fleet: Fleet, grace_seconds: Callable[[], float]) -> Iterator[Computed]:
+    """Yield what the calls that run still give, as long as they may."""
+    began = time.monotonic()
+    if grace_seconds() <= 0:
+        return
+    board.drain()
+    fleet.interrupt()
+    while True:
+        # Looked at first: what is done by then is taken off below.
+        over = board.drained or time.monotonic() - began > grace_seconds()
+        call = board.next_done(0 if over else _LOOK_SECONDS)
+        if call is not None and call.error is None:
+            yield _computed(call)
+        elif over or call is not None:
+            return
+
+
+def _computed(call: Call) -> Computed:
+    assert call.values is not None
+    return Computed(call.rows.tag, call.values, call.closes_part, () if call.failed is None else (call.failed,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.hand import Call, Hand
@@ -143,15 +144,15 @@ class Slot:
         losses = 0
         while not self._board.over:
             try:
-                done = self._serve()
+                self._serve()
+                losses = 0
             except WorkerLost as exc:  # before it was ready
-                done = 0
                 self._watch.event("worker_lost", exc.message)
                 if self._outgrown(exc.facts.get("cause"), exc.facts.get("cpu_rung")):
                     continue
                 if losses >= self._options.max_worker_losses:
                     raise
-            losses = 0 if done else losses + 1
+                losses += 1
 
     def _serve_for_a_while(self) -> None:
         try:
@@ -166,12 +167,21 @@ class Slot:
             self.in_vain = True
             self._watch.event("worker_not_added", str(exc))
 
-    def _serve(self) -> int:
-        """Lease a worker, use it as long as there is work, give it back; return how many calls it did."""
+    def _serve(self) -> None:
+        """Lease a worker, use it as long as there is work, give it back."""
         asked = time.monotonic()
-        lease = self._lease = self._pool.lease(self._need, self._placement_event, self._interrupt)
+        need = replace(self._need, avoid=self._board.avoided_places)
+        lease = self._lease = self._pool.lease(need, self._placement_event, self._interrupt)
         self._starting_seconds = time.monotonic() - asked
-        hand = self._hand = Hand(lease.worker_name, self._stays, lease.calls_at_once, lease.gpu_class)
+        hand = self._hand = Hand(
+            lease.worker_name,
+            self._stays,
+            lease.calls_at_once,
+            lease.gpu_class,
+            places=lease.places,
+            devices=lease.devices,
+            fits_rows=self._pool.fits_rows(need, lease.gpu_class),
+        )
         self._board.join(hand)
         try:
             self._watch.log(lease.load_log)
@@ -182,7 +192,6 @@ class Slot:
             self._board.mark_lost(hand)
         finally:
             self._settle(lease, hand)
-        return hand.calls_done
 
     def _where(self, lease: Lease) -> str:
         own = self._own_class
@@ -219,6 +228,10 @@ class Slot:
                     self._watch.call_done(rows, result.seconds, hand.worker, result.log)
                 else:
                     self._watch.log(result.log)
+                if self._board.has_news:
+                    self._tell_news()
+                if hand.spoiled is not None:
+                    self._give_up(hand, hand.spoiled)
                 self._tell_timings(hand)
                 self._on_result()
         except WorkerLost:
@@ -237,12 +250,20 @@ class Slot:
                 self._given_up = None
                 self._watch.event("worker_lost", why.message)
                 # What a larger worker may well compute is not blamed for the loss of a smaller one.
-                self._board.hand_back(hand, why, blamed=not self._outgrown(why.cause, lease.cpu_rung))
+                blamed = hand.spoiled is None and not self._outgrown(why.cause, lease.cpu_rung)
+                self._board.hand_back(hand, why, blamed=blamed)
+                self._tell_news()
         finally:
             self._board.leave(hand)
             lease.release(broken=hand.lost)
             self._lease = None
         self._tell_timings(hand, at_end=True)
+
+    def _tell_news(self) -> None:
+        for news in self._board.take_news():
+            if news.fits_rows is not None:
+                self._pool.keep_fits_rows(self._need, news.gpu_class, news.fits_rows)
+            self._watch.event(news.kind, news.message)
 
     def _outgrown(self, cause: LostCause | None, cpu_rung: str | None) -> bool:
         """Whether the next worker is larger because one was lost for memory."""

@@ -43,7 +43,10 @@ class ApplyWatch(Protocol):
         """A line that user code printed."""
 
     def event(self, kind: str, message: str) -> None:
-        """Something worth keeping: `worker_added`, `worker_lost`, `worker_outgrown`, `worker_not_added`."""
+        """Something worth keeping.
+
+        `worker_added`, `worker_lost`, `worker_outgrown`, `worker_not_added`, `device_avoided`, `batch_halved`.
+        """
 
 
 class SilentWatch:

@@ -15,6 +15,9 @@ from lancegpu_sql.errors import FunctionNotFound
 # What the tables keep in columns of their own, and so not in a version's definition.
 _OWN_COLUMNS = frozenset({"name", "version", "digest", "placement"})
 
+_CPU_WORKERS = ""
+"""Stands where a GPU class's name does; no class has it."""
+
 _versions = sa.select(
     functions.c.name,
     function_versions.c.version,
@@ -173,6 +176,23 @@ class FunctionStore:
         """Keep the size on which the version's CPU workers start; a version that was dropped meanwhile needs none."""
         with self._connection.writing() as connection:
             connection.execute(function_versions.update().where(*_is(name, version)).values(cpu_rung=rung))
+
+    def fits_rows(self, name: str, version: int, gpu_class: str | None) -> int | None:
+        """Return how many rows of one call fit into the memory of a class's workers (None: CPU workers), if that is known."""
+        query = sa.select(function_versions.c.fits_rows).where(*_is(name, version))
+        with self._connection.reading() as connection:
+            kept = connection.execute(query).scalar_one_or_none()
+        found = (kept or {}).get(gpu_class or _CPU_WORKERS)
+        return found if isinstance(found, int) else None
+
+    def keep_fits_rows(self, name: str, version: int, gpu_class: str | None, rows: int) -> None:
+        """Keep how many rows of one call fit; fewer win over more, and a version that was dropped meanwhile needs none."""
+        place = gpu_class or _CPU_WORKERS
+        with self._connection.writing() as connection:
+            query = sa.select(function_versions.c.fits_rows).where(*_is(name, version)).with_for_update()
+            kept = connection.execute(query).scalar_one_or_none() or {}
+            fitting = kept | {place: min(rows, kept.get(place, rows))}
+            connection.execute(function_versions.update().where(*_is(name, version)).values(fits_rows=fitting))
 
     def set_function_placement(self, name: str, placement: FunctionPlacement) -> None:
         """Say where all versions of a Function may run from now on.

@@ -254,6 +254,34 @@ class EventRecord(Model):
     detail: dict[str, Any] = {}
 
 
+class RowErrorDraft(Model):
+    """Why a row has no value, about to be kept.
+
+    `digest` is that of what it was computed from, in hex, and `proof_column` the hidden column that keeps it; `owner` is
+    whose fault it is (`lancegpu_sql.errors.Owner`), `tries` how often the row was tried.
+    """
+
+    table: str
+    proof_column: str
+    row_id: int
+    digest: str
+    function: str
+    version: int
+    owner: str
+    error_type: str
+    message: str
+    traceback: str
+    tries: int
+
+
+class RowErrorRecord(RowErrorDraft):
+    """Why a row had no value when a job tried it."""
+
+    id: int
+    job_id: str
+    at: UtcTime
+
+
 class GpuClassRecord(Model):
     """An operator's GPU class; `spec` is what `placement` makes of it."""
 

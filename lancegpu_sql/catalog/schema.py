@@ -55,6 +55,7 @@ function_versions = sa.Table(
     json_column("definition", nullable=False),
     sa.Column("payload", sa.LargeBinary, nullable=False),
     sa.Column("cpu_rung", sa.String(64)),
+    json_column("fits_rows"),
     sa.UniqueConstraint("function_key", "digest", name="one_version_per_digest"),
 )
 
@@ -158,4 +159,25 @@ schedules = sa.Table(
     sa.Index("schedules_by_next_run", "next_run"),
     sa.Index("schedules_by_job", "job_id"),
     sa.Index("schedules_by_table", "table"),
+)
+
+row_errors = sa.Table(
+    "row_errors",
+    metadata,
+    sa.Column("id", BigId, primary_key=True, autoincrement=True),
+    sa.Column("job_id", sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("table", sa.String(255), nullable=False),
+    sa.Column("proof_column", sa.String(300), nullable=False),
+    sa.Column("row_id", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String(32), nullable=False),
+    sa.Column("function", sa.String(255), nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("owner", sa.String(16), nullable=False),
+    sa.Column("error_type", sa.String(200), nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("traceback", sa.Text, nullable=False),
+    sa.Column("tries", sa.Integer, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Index("row_errors_by_job", "job_id", "id"),
+    sa.Index("row_errors_by_column", "table", "proof_column", "id"),
 )

@@ -16,6 +16,8 @@ app = group("See, follow, pause, cancel and resume jobs.")
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning or end.")]
 
+_SHOWN_TRACEBACKS = 3
+
 _ROOM_FOR_TIMES = 110
 """Columns of a terminal from which on a list has room for more than what one asks first."""
 
@@ -148,6 +150,44 @@ def log(context: typer.Context, job: JobArgument, db: DbOption = None) -> None:
     """Print what user code printed in the job's workers."""
     with opened(context, db) as database:
         print(database.get_job(job).log(), end="")
+
+
+@app.command("errors")
+def errors(
+    context: typer.Context,
+    job: JobArgument,
+    each: Annotated[bool, typer.Option("--each", help="Row by row, instead of what they have in common.")] = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Tell why rows of a job failed and why it did: whose fault it is, what the messages have in common, an example."""
+    from lancegpu_sql.cli.output import json_of, print_json, print_rows, tell
+
+    with opened(context, db) as database:
+        found = database.get_job(job).errors()
+    if json:
+        print_json({"truncated": found.truncated, "groups": json_of(found.groups()), "errors": json_of(list(found))})
+        return
+    none = "No row failed, as far as is kept."
+    if each:
+        told = [[one.row_id, one.owner, one.error_type, _first_line(one.message), one.tries] for one in found]
+        print_rows(["row", "owner", "error", "message", "tries"], told, none=none)
+    else:
+        groups = found.groups()
+        print_rows(
+            ["rows", "owner", "error", "message", "for example"],
+            [[one.rows, one.owner, one.error_type, one.pattern, one.example.row_id] for one in groups],
+            none=none,
+        )
+        for group in groups[:_SHOWN_TRACEBACKS]:
+            if group.example.traceback:
+                print(f"\n{group.example.traceback.rstrip()}")
+    if found.truncated:
+        tell("More rows failed than it is kept why (setting job_errors_kept).")
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0] if text else ""
 
 
 def _print_list(found: list[JobRecord]) -> None:

@@ -20,7 +20,11 @@ def json_of(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        return json_of(dataclasses.asdict(value))
+    if isinstance(value, Mapping):
+        return {name: json_of(one) for name, one in value.items()}
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [json_of(one) for one in value]
     return value

@@ -23,7 +23,46 @@ def refresh(
     ] = None,
     error_policy: Annotated[
         str | None,
-        typer.Option("--error-policy", metavar="fail", help="What a row that raises does: it fails the refresh."),
+        typer.Option(
+            "--error-policy",
+            metavar="fail|skip",
+            help="What a row that fails does: it fails the refresh, or is null, marked as failed, and told by jobs errors.",
+        ),
+    ] = None,
+    max_failed_rows: Annotated[
+        int | None,
+        typer.Option("--max-failed-rows", metavar="ROWS", min=0, help="With skip: fail beyond so many failed rows."),
+    ] = None,
+    max_failed_fraction: Annotated[
+        float | None,
+        typer.Option(
+            "--max-failed-fraction", metavar="SHARE", help="With skip: fail beyond this share of the rows to compute."
+        ),
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Compute rows again that failed in an earlier refresh.")
+    ] = False,
+    retry_attempts: Annotated[
+        int | None,
+        typer.Option("--retry-attempts", metavar="COUNT", min=1, help="How often a row that raises is tried in all."),
+    ] = None,
+    retry_backoff_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--retry-backoff-seconds",
+            metavar="SECONDS",
+            help="The wait before the second try, doubled before each further one. A Retry-After comes first.",
+        ),
+    ] = None,
+    retry_errors: Annotated[
+        str | None,
+        typer.Option("--retry-errors", metavar="NAMES", help="Exceptions worth another try, with commas between them."),
+    ] = None,
+    retry_messages: Annotated[
+        str | None,
+        typer.Option(
+            "--retry-messages", metavar="REGEX", help="What messages of exceptions worth another try contain."
+        ),
     ] = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", metavar="ROWS", min=1, help="Most rows of one call.")
@@ -88,6 +127,13 @@ def refresh(
     """
     given = {
         "error_policy": error_policy,
+        "max_failed_rows": max_failed_rows,
+        "max_failed_fraction": max_failed_fraction,
+        "retry_failed": retry_failed or None,
+        "retry_attempts": retry_attempts,
+        "retry_backoff_seconds": retry_backoff_seconds,
+        "retry_errors": retry_errors,
+        "retry_messages": retry_messages,
         "batch_size": batch_size,
         "gpu_class": gpu_class,
         "gpu_count": gpu_count,

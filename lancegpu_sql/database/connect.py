@@ -83,7 +83,7 @@ def connect(
             catalog=catalog,
             placement=place,
             owns_placement=placement is None,
-            pool=WorkerPool(place, worker_idle_seconds=chosen.worker_idle_seconds, rungs=catalog),
+            pool=WorkerPool(place, worker_idle_seconds=chosen.worker_idle_seconds, rungs=catalog, batches=catalog),
             runner=JobRunner(
                 catalog, private, lease_seconds=chosen.lease_seconds, log_limit_bytes=chosen.job_log_bytes
             ),

@@ -9,6 +9,8 @@ from typing import Any, Generic, TypeVar
 from lancegpu_sql.catalog.models import EventRecord, JobRecord, JobState, Progress, WaitingOn
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
+from lancegpu_sql.database.row_errors import errors_of_job
+from lancegpu_sql.jobs.errors import Errors
 from lancegpu_sql.jobs.following import FollowedJob
 from lancegpu_sql.jobs.housekeeping import pause
 from lancegpu_sql.jobs.log import read_log
@@ -29,12 +31,14 @@ class JobHandle(Generic[Result]):
         catalog: Catalog,
         folder: Path,
         read_result: Callable[[dict[str, Any]], Result],
+        errors_kept: int = 1_000,
     ) -> None:
         self.id = job.id
         self._job = job
         self._catalog = catalog
         self._folder = folder
         self._read_result = read_result
+        self._errors_kept = errors_kept
 
     def __repr__(self) -> str:
         record = self.record
@@ -100,6 +104,14 @@ class JobHandle(Generic[Result]):
     def events(self) -> list[EventRecord]:
         """Return what happened to it, oldest first."""
         return self._catalog.events(job_id=self.id)
+
+    def errors(self) -> Errors:
+        """Return why rows of it failed, and, first, why it did, if it did.
+
+        `Errors` is a sequence of `RowError`; its `groups()` tell what many rows have in common, and `truncated` whether more
+        rows failed than are kept (setting `job_errors_kept`).
+        """
+        return errors_of_job(self._catalog, self.record, self._errors_kept)
 
     def log(self) -> str:
         """Return what user code printed in its workers."""

@@ -20,6 +20,7 @@ from lancegpu_sql.jobs.following import FollowedJob
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.jobs.runner import Work
+from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
@@ -69,14 +70,14 @@ def function_job(services: Services, name: str, work: Callable[[], FunctionVersi
     """Start the registration of a Function in this process."""
     record = JobRecord.new(CREATE_FUNCTION, request={"function": name})
     job = services.runner.start(record, lambda _context: work().model_dump(mode="json"))
-    return JobHandle(job, services.catalog, services.folder, FunctionVersion.model_validate)
+    return _handle(services, job, FunctionVersion.model_validate)
 
 
 def followed(services: Services, job_id: str) -> JobHandle[Any]:
     """Return a handle to any job of the database."""
     record = services.catalog.find_job(job_id)
     job = services.runner.find(record.id) or FollowedJob(services.catalog, record.id)
-    return JobHandle(job, services.catalog, services.folder, _reader(record.kind))
+    return _handle(services, job, _reader(record.kind))
 
 
 def resume(services: Services, job_id: str) -> JobHandle[Any]:
@@ -108,7 +109,7 @@ def resume_command(uri: str, job_id: str) -> str:
 
 def _start_refresh(services: Services, record: JobRecord, options: RefreshOptions) -> JobHandle[Any]:
     job = services.runner.start(record, _refresh_work(services, record, options))
-    return JobHandle(job, services.catalog, services.folder, _reader(REFRESH_COLUMN))
+    return _handle(services, job, _reader(REFRESH_COLUMN))
 
 
 def _refresh_work(services: Services, record: JobRecord, options: RefreshOptions | None = None) -> Work:
@@ -164,6 +165,12 @@ def _say_where_unserved(services: Services, record: JobRecord) -> None:
     )
     services.catalog.update_job(record.id, events=[EventDraft(kind="unserved", message=told)])
     _log.warning("%s", told)
+
+
+def _handle(
+    services: Services, job: RunningJob | FollowedJob, read_result: Callable[[dict[str, Any]], Result]
+) -> JobHandle[Result]:
+    return JobHandle(job, services.catalog, services.folder, read_result, services.settings.job_errors_kept)
 
 
 def _reader(kind: str) -> Callable[[dict[str, Any]], Any]:

@@ -10,11 +10,13 @@ from lancegpu_sql.catalog.schedule_models import column_subject
 from lancegpu_sql.database import arguments, columns, jobs, schedules
 from lancegpu_sql.database.columns import ColumnStatus
 from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.row_errors import errors_of_column
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import Conflict
 from lancegpu_sql.functions.binding import Binding
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
+from lancegpu_sql.jobs.errors import Errors
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.tables import changes, upkeep
@@ -281,6 +283,20 @@ class Table:
         """Return of each computed column its Function version and how many rows are fresh, stale, failed, never computed."""
         return columns.columns_status(self._services, self._snapshot())
 
+    def errors(self, column: str) -> Errors:
+        """Return why those rows of a computed column failed that are failed now, in the order of the table.
+
+        `Errors` is a sequence of `RowError`: `row_id`, `owner`, `message`, `traceback` and more. Its `groups()` tell what many
+        rows have in common; `truncated` says whether more rows are failed than it is kept why: it is for `job_errors_kept` rows
+        of a job, as long as the job itself is.
+
+        Raises
+        ------
+        ColumnNotFound
+            There is no computed column of that name.
+        """
+        return errors_of_column(self._services, self._snapshot(), arguments.text(column, "the name of a column"))
+
     # Refreshing
 
     @overload
@@ -314,7 +330,8 @@ class Table:
             agent serves the database that is said, and the job stays ``queued``.
         **options
             ``batch_size, gpu_class, gpu_count, max_workers, queue, publication_interval_rows, part_target_seconds,
-            call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy``; see `docs/refresh.md`.
+            call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy, max_failed_rows, max_failed_fraction,
+            retry_failed, retry_attempts, retry_backoff_seconds, retry_errors, retry_messages``; see `docs/refresh.md`.
 
         Raises
         ------

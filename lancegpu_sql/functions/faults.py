@@ -7,6 +7,8 @@ import traceback
 from pathlib import Path
 from typing import Any, Literal
 
+from lancegpu_sql.functions.retry_after import retry_after_seconds
+
 _PACKAGE = str(Path(__file__).parent)
 _IMPORTLIB = str(Path(importlib.__file__).parent)
 
@@ -78,7 +80,11 @@ def described(error: BaseException) -> dict[str, Any]:
 
     The exception itself goes no further: it may not pickle, may hold gigabytes, and its `str` may raise.
     """
-    return {"error_type": _type_name(error), "traceback_text": _traceback_text(error)}
+    return {
+        "error_type": _type_name(error),
+        "traceback_text": _traceback_text(error),
+        "retry_after_seconds": retry_after_seconds(error),
+    }
 
 
 def summary(error: BaseException) -> str:

@@ -28,11 +28,14 @@ class JobContext:
         The job's id.
     cancelled
         Set when the work should stop: it then raises `Cancelled` as soon as what it did is safe.
+    grace_seconds
+        How long calls in flight may take to finish once `cancelled` is set: 0 where someone wants it to end.
     """
 
     def __init__(self, journal: Journal, log: JobLog) -> None:
         self.id = journal.record.id
         self.cancelled = threading.Event()
+        self.grace_seconds = 0.0
         self._journal = journal
         self._log = log
         self._closed = False

@@ -35,6 +35,8 @@ Work = Callable[[JobContext], dict[str, Any]]
 WATCH_INTERVAL_SECONDS = 0.5
 """A cancellation asked for by another process arrives within a second."""
 
+_GRACE_SHARE = 0.7
+
 _log = logging.getLogger("lancegpu_sql.jobs")
 
 
@@ -128,7 +130,10 @@ class JobRunner:
             return self._running.get(job_id)
 
     def close(self, timeout_seconds: float = 10.0) -> None:
-        """Stop what still runs and wait for it; those jobs are `queued` again, for any process to resume."""
+        """Stop what still runs and wait for it; those jobs are `queued` again, for any process to resume.
+
+        Calls in flight may finish within most of the time, and what they give is kept.
+        """
         atexit.unregister(self._at_exit)
         if self._pid != os.getpid():
             return  # a forked child: the threads are its parent's
@@ -136,7 +141,8 @@ class JobRunner:
         deadline = time.monotonic() + timeout_seconds
         jobs = self.running()
         for job in jobs:
-            job.interrupt()
+            # What is left is for the work to end in: workers given back, the last part and the job's record written.
+            job.interrupt(timeout_seconds * _GRACE_SHARE)
         for job in jobs:
             if not job.ended(max(deadline - time.monotonic(), 0.0)):
                 _log.warning("Job %s did not stop within %s s; it is left behind.", job.id, timeout_seconds)

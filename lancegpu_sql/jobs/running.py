@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
 
 
+PAUSE_GRACE_SECONDS = 2.0
+"""How long calls in flight may take to finish where a job is paused: whoever asks for it wants its workers back."""
+
+
 class RunningJob:
     """A job of this process; made by `JobRunner.start`."""
 
@@ -69,33 +73,39 @@ class RunningJob:
         """Tell the work that someone asked it to stop."""
         if not self.record.state.ended and not self.record.cancel_requested:
             self._journal.put(cancel_requested=True)
-        self._context.cancelled.set()
+        self._end_work(0.0)
 
     def hold(self) -> None:
         """Tell the work that someone asked it to pause."""
         if not self.record.state.ended and not self.record.pause_requested:
             self._journal.put(pause_requested=True)
-        self._context.cancelled.set()
+        if not self._context.cancelled.is_set():
+            self._end_work(PAUSE_GRACE_SECONDS)
 
     def lose(self) -> None:
         """Tell the work that another process has the job now."""
         self._journal.lose()
-        self._context.cancelled.set()
+        self._end_work(0.0)
 
     def unattended(self, record: JobRecord) -> bool:
         """Tell whether nobody runs the job, and nobody will by himself, as it stands in a record of it."""
         return record.owner is None and record.state in (JobState.QUEUED, JobState.PAUSED)
 
-    def interrupt(self) -> None:
-        """Tell the work to stop because its process does."""
+    def interrupt(self, grace_seconds: float = 0.0) -> None:
+        """Tell the work to stop because its process does; calls in flight may take so long to finish."""
         self.interrupted = True
+        if not self._context.cancelled.is_set():
+            self._end_work(grace_seconds)
+
+    def _end_work(self, grace_seconds: float) -> None:
+        self._context.grace_seconds = grace_seconds
         self._context.cancelled.set()
 
     def flush(self) -> None:
         """Write progress; a job that another process took over stops here."""
         self._journal.try_flush()
         if self._journal.lost is not None:
-            self._context.cancelled.set()
+            self._end_work(0.0)
 
     def end(self, result: dict[str, Any] | None, error: BaseException | None) -> None:
         """Let those who wait go on; the runner calls it."""

@@ -164,7 +164,7 @@ class LocalPlacement:
             id=request.request_id,
             owner=request.owner,
             gpu_class=request.gpu_class.name,
-            candidates=tuple(device.id for device in found.devices),
+            candidates=_candidates(found, request),
             gpus=request.gpus,
             max_workers=request.gpu_class.max_workers,
             asked_at=request.asked_at,
@@ -219,7 +219,7 @@ class LocalPlacement:
             assert ticket.request.gpu_class is not None
             found = self._devices(ticket.request.gpu_class) if not claim.can_be_met else None
             ticket.wait(why_waiting(claims, claim, found.problem if found else None))
-            if found and (candidates := tuple(device.id for device in found.devices)) != claim.candidates:
+            if found and (candidates := _candidates(found, ticket.request)) != claim.candidates:
                 site.claims.change(claim.id, candidates=candidates)
 
     def _watch_others(self, site: Site) -> None:
@@ -237,3 +237,10 @@ class LocalPlacement:
         easy = self._vigil.keep_over(others) and not site.claims.unwritten and not haunted
         busy = any(ticket.request.gpu_class is not None for ticket in tuple(site.tickets.values()))
         site.watch.timeout_seconds = (_RECHECK_SECONDS if busy else None) if easy else _UNEASY_RECHECK_SECONDS
+
+
+def _candidates(found: ClassDevices, request: WorkerRequest) -> tuple[str, ...]:
+    """Return the devices that would do: those to keep off are left out, where enough others are left."""
+    every = tuple(device.id for device in found.devices)
+    others = tuple(device for device in every if device not in request.avoid)
+    return others if len(others) >= request.gpus else every

@@ -176,7 +176,7 @@ class LocalTicket:
             os.environ, devices=devices, cpus=self.request.cpus, function_env=self.request.env, token=token
         )
         process = WorkerProcess((*self._site.command, "--socket", str(socket_path)), environment, self.mark)
-        self._ready = Ready(f"grpc+unix://{socket_path}", token, devices, process.pid)
+        self._ready = Ready(f"grpc+unix://{socket_path}", token, devices, process.pid, places=devices)
         return process
 
     def _hear(self, process: WorkerProcess, descriptor: int) -> None:

@@ -45,6 +45,8 @@ class WorkerRequest:
         The queue of the cluster (Kueue's LocalQueue) that admits the worker, instead of its class's.
     cpu_rung
         The size of a CPU worker, by its name on the placement's ladder; None is the smallest.
+    avoid
+        Places to keep off, as `Ready` names them, where there are others: a device failed there.
     """
 
     request_id: str
@@ -59,6 +61,7 @@ class WorkerRequest:
     asked_at: float
     queue: str | None = None
     cpu_rung: str | None = None
+    avoid: frozenset[str] = frozenset()
 
     @property
     def queue_name(self) -> str | None:
@@ -107,7 +110,8 @@ class Ready:
     """The worker serves.
 
     `address` is the URI that Arrow Flight connects to, `token` the secret without which the worker answers nothing.
-    `devices` are names for people; simulated ones say so. `backup` names the GPU class of a worker that is of another one
+    `devices` are names for people; simulated ones say so. `places` are what a request can keep off: devices of this machine,
+    the node of a cluster. `backup` names the GPU class of a worker that is of another one
     than was asked for; whoever asks for backups puts it there. `worker_pid` is None where the worker runs elsewhere: there
     it shows a certificate signed by `tls_root` (PEM) for the name `tls_name`, and ends itself when it hears nothing.
     """
@@ -119,6 +123,7 @@ class Ready:
     backup: str | None = None
     tls_root: bytes | None = field(default=None, repr=False)
     tls_name: str | None = None
+    places: tuple[str, ...] = ()
 
 
 LostCause = Literal["signal", "memory", "exit", "unreachable"]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from lancegpu_sql.apply.digest import Lanes, from_array, same
+from lancegpu_sql.apply.digest import Lanes, from_array, is_failed, same
 from lancegpu_sql.refresh.checkpoint import DIGEST, KEY_FIELDS, ROW_ID, Part
 
 _INDEXED_PARTS = 4  # keys of this many parts are held at once: at most 32 bytes × max_part_rows each
@@ -140,7 +140,9 @@ class _IndexedPart:
         """Return which of the rows this part holds, and at which places of the file."""
         at = np.searchsorted(self._row_ids, row_ids)
         at[at == len(self._row_ids)] = 0
-        hits = np.flatnonzero((self._row_ids[at] == row_ids) & same(self._digests[at], digests))
+        stored = self._digests[at]
+        # A row that failed has no value here: it is tried again.
+        hits = np.flatnonzero((self._row_ids[at] == row_ids) & same(stored, digests) & ~is_failed(stored))
         return hits, self._order[at[hits]]
 
     def read(self, places: _Places) -> pa.RecordBatch:

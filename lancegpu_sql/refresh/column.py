@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
 
 import pyarrow as pa
 
 from lancegpu_sql.apply import ApplyOptions, Computed, InputBatch, apply
+from lancegpu_sql.apply.digest import marked_failed
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
+from lancegpu_sql.errors import CatalogError
 from lancegpu_sql.refresh.checkpoint import PartWriter, find_parts, part_schema
 from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
 from lancegpu_sql.refresh.current import Arguments, count_rows, require_current, unproven
+from lancegpu_sql.refresh.failed_rows import FailedRows
 from lancegpu_sql.refresh.lock import column_lock
 from lancegpu_sql.refresh.need import Resources, apply_options, worker_need
 from lancegpu_sql.refresh.places import CheckpointPlaces
-from lancegpu_sql.refresh.publication import Unpublished, publish
+from lancegpu_sql.refresh.publication import Unpublished, publish, rows_by_fragment
 from lancegpu_sql.refresh.report import RefreshJob, Report
 from lancegpu_sql.refresh.request import Mode, RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.rows import RowSource, Tally
@@ -77,6 +81,8 @@ class _ColumnRefresh:
         self._done: dict[int, bytes] = {}
         self._followed = False
         self._report: Report | None = None
+        self._failed: Counter[int] = Counter()
+        self._failures = FailedRows(resources.catalog, job.id, options, resources.settings.job_errors_kept)
 
     def run(self) -> RefreshResult:
         """Pass over the table until nothing that was computed is left unpublished."""
@@ -93,10 +99,14 @@ class _ColumnRefresh:
         mode: Mode = "no_op"
         if assigned:
             mode = "full" if assigned >= final.count_rows() else "incremental"
+        failed = self._failed.total()
+        if failed:
+            told = f"{failed:,} rows failed and are null; the errors of this job tell why"
+            self._job.event("rows failed", told, {"rows_failed": failed})
         return RefreshResult(
             mode=mode,
-            rows_assigned=assigned,
-            rows_failed=0,
+            rows_assigned=assigned - failed,
+            rows_failed=failed,
             rows_remaining=remaining,
             version=version,
             job_id=self._job.id,
@@ -120,6 +130,7 @@ class _ColumnRefresh:
             arguments=Arguments(target, function),
             fragments=fragments,
             where=self._options.where,
+            retry_failed=self._options.retry_failed,
             known=CheckpointIndex(find_parts(places.known), part_schema(target.value_fields)),
             folder=places.job / f"{time.time_ns():x}",
             cancelled=self._job.cancelled,
@@ -127,12 +138,15 @@ class _ColumnRefresh:
             reused=self._report.reused,
         )
         how = apply_options(self._resources.settings, function, self._options)
-        work = _Pass(self._resources, self._job, self._report, source, need, how, self._interval_rows())
+        self._failures.rows = self._failed.total()
+        work = _Pass(self._resources, self._job, self._report, source, need, how, self._interval_rows(), self._failures)
         work.compute()
+        self._check_failures(target, source)
         self._drop_damaged(source.known)
         work.publish()
         work.prove()
         self._assigned.update(work.assigned)
+        self._failed.update(work.failed)
         self._done |= {
             fragment.id: target.input_signature(fragment) for fragment in fragments if fragment.id not in work.lost
         }
@@ -155,7 +169,13 @@ class _ColumnRefresh:
         done = {one.id for one in present if self._done.get(one.id) == target.input_signature(one)}
         # What stood in other fragments is published once more, from its parts.
         self._assigned = Counter({at: rows for at, rows in self._assigned.items() if at in done})
+        self._failed = Counter({at: rows for at, rows in self._failed.items() if at in done})
         return [fragment for fragment in present if fragment.live_rows and fragment.id not in done]
+
+    def _check_failures(self, target: Target, source: RowSource) -> None:
+        """Refuse to publish where more rows failed than may."""
+        to_compute = sum(tally.assigned for tally in source.tallies.values())
+        self._failures.check(target, self._assigned.total() + to_compute)
 
     def _interval_rows(self) -> int | None:
         return self._options.publication_interval_rows or self._resources.settings.publication_interval_rows
@@ -187,6 +207,7 @@ class _Pass:
         need: WorkerNeed,
         how: ApplyOptions,
         publication_interval_rows: int | None,
+        failures: FailedRows,
     ) -> None:
         self._resources = resources
         self._job = job
@@ -195,12 +216,14 @@ class _Pass:
         self._need = need
         self._how = how
         self._interval_rows = publication_interval_rows
+        self._failures = failures
         self._schema = part_schema(source.target.value_fields)
         self._unpublished = Unpublished()
         self._published: Counter[int] = Counter()
         self._shown = source.snapshot
         self._signatures = {one.id: source.target.signature(one) for one in source.snapshot.fragments}
         self.assigned: Counter[int] = Counter()
+        self.failed: Counter[int] = Counter()
         self.lost: set[int] = set()
         self.rows_gone = False
 
@@ -230,12 +253,15 @@ class _Pass:
                 watch=self._report,
                 cancelled=cancelled,
                 rows_left=self._rows_left,
+                grace_seconds=lambda: self._job.grace_seconds,
             )
             for computed in results:
                 writer = writer or PartWriter(self._source.folder / f"{parts:06d}", self._schema)
                 writer.write(self._rows(computed))
-                self._unpublished.count(computed.tag.column(0))
-                self._report.computed(computed.tag.num_rows)
+                self._unpublished.count(computed.tag.column(0), [failure.index for failure in computed.failed])
+                self._report.computed(computed.tag.num_rows - len(computed.failed))
+                if computed.failed:
+                    self._note_failed(computed)
                 if computed.closes_part:
                     self._unpublished.computed.append(writer.finish())
                     writer, parts = None, parts + 1
@@ -246,6 +272,20 @@ class _Pass:
         finally:
             if writer is not None and not writer.abandoned:
                 self._unpublished.computed.append(writer.finish())
+            with suppress(CatalogError):  # before anything is published it is tried again
+                self._failures.flush()
+
+    def _note_failed(self, computed: Computed) -> None:
+        source = self._source
+        places = computed.tag.column(0).to_numpy()[[failure.index for failure in computed.failed]]
+        for fragment_id, rows in rows_by_fragment(places).items():
+            source.tallies[fragment_id].failed += rows
+        self._report.failed(len(computed.failed))
+        self._failures.add(computed, source.target)
+        current = sum(tally.current for tally in source.tallies.values())
+        # At least so many rows are computed; with a predicate they are counted fragment by fragment, as they are come to.
+        at_most = None if source.where is not None else sum(one.live_rows for one in source.fragments) - current
+        self._failures.check(source.target, at_most)
 
     def _rows_left(self) -> int | None:
         # With a predicate the rows are counted fragment by fragment, as they are come to.
@@ -258,7 +298,10 @@ class _Pass:
             names = [field.name for field in computed.values.type]
             fields = dict(zip(names, computed.values.flatten(), strict=True))
             values = [fields[str(column.output_field)] for column in self._source.target.columns]
-        return pa.RecordBatch.from_arrays([*computed.tag.columns, *values], schema=self._schema)
+        keys = list(computed.tag.columns)
+        if computed.failed:
+            keys[-1] = marked_failed(keys[-1], [failure.index for failure in computed.failed])
+        return pa.RecordBatch.from_arrays([*keys, *values], schema=self._schema)
 
     def _publish_when_due(self) -> None:
         if self._interval_rows is not None and self._unpublished.rows.total() >= self._interval_rows:
@@ -269,6 +312,7 @@ class _Pass:
         if not self._unpublished.rows:
             return
         self._report.publishing()
+        self._failures.flush()
         done = publish(
             self._resources.tables,
             self._source.snapshot,
@@ -277,7 +321,7 @@ class _Pass:
             self._signatures,
             job_id=self._job.id,
         )
-        self._unpublished = Unpublished()
+        failed, self._unpublished = self._unpublished.failed, Unpublished()
         self._shown = done.snapshot
         self.lost.update(done.lost)
         self._published.update(done.rows)
@@ -288,6 +332,7 @@ class _Pass:
                 self._signatures[fragment.id] = self._source.target.signature(fragment)
                 self.rows_gone |= fragment.live_rows < planned[fragment.id].live_rows
                 self.assigned[fragment.id] = min(self._published[fragment.id], fragment.live_rows)
+                self.failed[fragment.id] += failed[fragment.id]
 
     def prove(self) -> None:
         """Note the fragments that are current all through, so that the next refresh need not read them."""

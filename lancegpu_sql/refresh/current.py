@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,7 +38,12 @@ class RowCounts:
     @property
     def remaining(self) -> int:
         """Rows without a current value."""
-        return self.stale + self.failed + self.never
+        return self.out_of_date + self.failed
+
+    @property
+    def out_of_date(self) -> int:
+        """Rows that the next refresh computes."""
+        return self.stale + self.never
 
 
 @dataclass(frozen=True)
@@ -128,8 +133,22 @@ def count_rows(snapshot: Snapshot, target: Target, catalog: Catalog) -> RowCount
     return counts
 
 
+def failed_rows(snapshot: Snapshot, target: Target, catalog: Catalog) -> Iterator[tuple[npt.NDArray[np.uint64], Lanes]]:
+    """Yield the ids of a column's rows that are failed now, and the digests of what they failed with."""
+    doubtful = [fragment.id for fragment in unproven(snapshot, target, catalog)]
+    if not doubtful:
+        return
+    arguments = Arguments(target, declared_function(catalog, target.table, target.declaration))
+    columns = [*dict.fromkeys(target.inputs), target.proof_column]
+    for batch in snapshot.scan(columns, fragment_ids=doubtful, row_id=True):
+        present = row_digests(arguments.of(batch), target.key)
+        failed = states(batch.column(target.proof_column), present).failed
+        if failed.any():
+            yield batch.column("_rowid").to_numpy()[failed], present[failed]
+
+
 def require_current(snapshot: Snapshot, columns: Iterable[str], catalog: Catalog, *, wanted_by: str) -> None:
-    """Refuse to compute from computed columns that are out of date.
+    """Refuse to compute from computed columns that are out of date; a row that failed there is null, and that is its value.
 
     Raises
     ------
@@ -140,7 +159,7 @@ def require_current(snapshot: Snapshot, columns: Iterable[str], catalog: Catalog
     behind = {
         name: remaining
         for name in dict.fromkeys(columns)
-        if name in computed and (remaining := count_rows(snapshot, find_target(snapshot, name), catalog).remaining)
+        if name in computed and (remaining := count_rows(snapshot, find_target(snapshot, name), catalog).out_of_date)
     }
     if behind:
         told = " and ".join(f"{name} ({rows:,} rows are not current)" for name, rows in behind.items())

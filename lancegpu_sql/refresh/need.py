@@ -113,6 +113,8 @@ def apply_options(settings: Settings, function: FunctionVersion, options: Refres
         in_flight_calls=settings.in_flight_calls,
         in_flight_bytes=settings.in_flight_bytes,
         outstanding_bytes=settings.read_ahead_bytes,
+        error_policy=options.error_policy,
+        retry=options.retry,
     )
 
 

@@ -32,10 +32,14 @@ class Unpublished:
     computed: list[Part] = field(default_factory=list)
     adopted: list[Part] = field(default_factory=list)
     rows: Counter[int] = field(default_factory=Counter)
+    failed: Counter[int] = field(default_factory=Counter)
 
-    def count(self, addresses: pa.Array) -> None:
-        """Count rows just computed by the fragment they stand in."""
-        self.rows.update(rows_by_fragment(addresses.to_numpy()))
+    def count(self, addresses: pa.Array, failed: Sequence[int] = ()) -> None:
+        """Count rows just computed by the fragment they stand in; those at the indices `failed` have no value."""
+        places = addresses.to_numpy()
+        self.rows.update(rows_by_fragment(places))
+        if failed:
+            self.failed.update(rows_by_fragment(places[list(failed)]))
 
     def adopt(self, parts: Sequence[Part], rows: Counter[int]) -> None:
         """Add rows that an earlier, interrupted refresh had computed."""

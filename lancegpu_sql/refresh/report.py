@@ -23,6 +23,10 @@ class RefreshJob(Protocol):
     def cancelled(self) -> threading.Event:
         """Set when the work should stop."""
 
+    @property
+    def grace_seconds(self) -> float:
+        """How long calls in flight may take to finish once `cancelled` is set."""
+
     def waiting(self, waiting_on: WaitingOn) -> None:
         """Say for what the job waits."""
 
@@ -58,6 +62,7 @@ class Report:
         self._planned = 0
         self._computed = 0
         self._reused = 0
+        self._failed = 0
 
     def planned(self, rows: int) -> None:
         """Add rows that a pass will look at."""
@@ -69,6 +74,11 @@ class Report:
         self._computed += rows
         self._job.progress(rows_computed=self._computed)
 
+    def failed(self, rows: int) -> None:
+        """Add rows that were tried and have no value."""
+        self._failed += rows
+        self._job.progress(rows_failed=self._failed)
+
     def reused(self, rows: int) -> None:
         """Add rows whose value was current, or stood in a checkpoint."""
         self._reused += rows
@@ -76,7 +86,7 @@ class Report:
 
     def rows_left(self) -> int:
         """Return how many of the planned rows are neither computed nor found current."""
-        return max(0, self._planned - self._computed - self._reused)
+        return max(0, self._planned - self._computed - self._reused - self._failed)
 
     def publishing(self) -> None:
         """Say that column files are being written and committed."""

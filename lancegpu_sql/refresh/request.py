@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from lancegpu_sql.apply import RetryPolicy
 from lancegpu_sql.errors import InvalidInput
-from lancegpu_sql.settings import MOST, Seconds, shown
+from lancegpu_sql.settings import MOST, MOST_SECONDS, Seconds, shown
 
 Mode = Literal["incremental", "full", "no_op"]
 
@@ -31,6 +32,19 @@ def _queue_name(name: str) -> str:
     return name
 
 
+def _names(names: Any) -> Any:
+    """Take names in a text, with commas between them, for a list of them: SQL has no lists here."""
+    return tuple(name.strip() for name in names.split(",") if name.strip()) if isinstance(names, str) else names
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as exc:
+        raise ValueError(f"it is no regular expression: {exc}") from None
+    return text
+
+
 class RefreshOptions(BaseModel):
     """The options of a refresh of a computed column; None means: as the settings say."""
 
@@ -39,7 +53,26 @@ class RefreshOptions(BaseModel):
     where: Annotated[str, AfterValidator(_whole)] | None = Field(
         None, description="a DuckDB predicate: recompute every row for which it is true"
     )
-    error_policy: Literal["fail"] = Field("fail", description="a row that raises fails the refresh")
+    error_policy: Literal["fail", "skip"] = Field(
+        "fail", description="whether a row that fails, fails the refresh, or is null and marked as failed"
+    )
+    max_failed_rows: int | None = Field(
+        None, ge=0, le=MOST, description="with 'skip': the refresh fails beyond so many"
+    )
+    max_failed_fraction: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
+        None, description="with 'skip': the refresh fails where more than this share of the rows to compute failed"
+    )
+    retry_failed: bool = Field(False, description="compute rows again that failed in an earlier refresh")
+    retry_attempts: int = Field(1, ge=1, le=1_000, description="how often a row that raises is tried in all")
+    retry_backoff_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] = Field(
+        1.0, description="the wait before the second try, doubled before each further one; a Retry-After comes first"
+    )
+    retry_errors: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+        (), description="names of the exceptions worth another try; none named: all"
+    )
+    retry_messages: Annotated[str, AfterValidator(_pattern)] | None = Field(
+        None, description="a regular expression that the messages of exceptions worth another try contain"
+    )
     batch_size: int | None = Field(None, ge=1, le=MOST, description="rows in one call of the Function, at most")
     gpu_class: str | None = Field(None, description="use this GPU class instead of the Function's own")
     gpu_count: int | None = Field(None, ge=1, le=MOST, description="GPUs used at a time, at most")
@@ -54,6 +87,19 @@ class RefreshOptions(BaseModel):
     call_timeout_seconds: Seconds | None = Field(None, description="how long one call of the Function may take")
     init_timeout_seconds: Seconds | None = Field(None, description="how long loading the Function may take")
     max_worker_losses: int | None = Field(None, ge=0, le=MOST, description="how many workers one call may cost")
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """Which failures are tried again."""
+        return RetryPolicy(self.retry_attempts, self.retry_backoff_seconds, self.retry_errors, self.retry_messages)
+
+    @model_validator(mode="after")
+    def _bounds_need_skip(self) -> Self:
+        if self.error_policy != "skip":
+            named = [name for name in ("max_failed_rows", "max_failed_fraction") if getattr(self, name) is not None]
+            if named:
+                raise ValueError(f"{named[0]} bounds what error_policy='skip' leaves out: it needs that")
+        return self
 
     @classmethod
     def of(cls, **options: Any) -> RefreshOptions:
@@ -74,10 +120,13 @@ class RefreshOptions(BaseModel):
                 raise InvalidInput(f"unknown refresh option {name!r}; the options are: {known}", option=name) from exc
             if name == "error_policy":
                 raise InvalidInput(
-                    f"error_policy={shown(options[name])} is not to be had; this release knows 'fail' "
-                    "(a row that raises fails the refresh, and finished parts are kept)",
+                    f"error_policy={shown(options[name])} is not to be had; there are 'fail' (a row that fails, fails the "
+                    "refresh, and finished parts are kept) and 'skip' (it is null, marked as failed, and told by "
+                    "table.errors())",
                     option=name,
                 ) from exc
+            if name == "?":
+                raise InvalidInput(str(fault["msg"]).removeprefix("Value error, ")) from exc
             raise InvalidInput(f"refresh option {name}={shown(options[name])}: {fault['msg']}", option=name) from exc
 
 
@@ -91,7 +140,7 @@ class RefreshResult(BaseModel):
     rows_assigned
         Rows whose value this refresh computed and published.
     rows_failed
-        Rows that were tried and got no value.
+        Rows that it tried and that got no value; they are published as null, and `table.errors` tells why.
     rows_remaining
         Rows of the published version that are not current: outside `where`, failed, or written meanwhile.
     version

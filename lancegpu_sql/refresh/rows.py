@@ -32,11 +32,12 @@ class Tally:
     fragment: Fragment
     current: int = 0
     assigned: int = 0
+    failed: int = 0
 
     @property
     def complete(self) -> bool:
         """Whether every live row will be current once the assigned ones are published."""
-        return self.current + self.assigned == self.fragment.live_rows
+        return not self.failed and self.current + self.assigned == self.fragment.live_rows
 
 
 Addresses = npt.NDArray[np.uint64]
@@ -48,6 +49,11 @@ Choice = Callable[[RowStates, Addresses], npt.NDArray[np.bool_]]
 def out_of_date(found: RowStates, _addresses: Addresses) -> npt.NDArray[np.bool_]:
     """Choose rows never computed, or whose inputs or Function version changed; failed rows stay failed."""
     return ~(found.fresh | found.failed)
+
+
+def without_a_value(found: RowStates, _addresses: Addresses) -> npt.NDArray[np.bool_]:
+    """Choose rows without a current value, those that failed among them."""
+    return ~found.fresh
 
 
 def at_one_of(chosen: Addresses) -> Choice:
@@ -68,6 +74,7 @@ class RowSource:
     arguments: Arguments
     fragments: Sequence[Fragment]
     where: str | None
+    retry_failed: bool
     known: CheckpointIndex
     folder: Path
     cancelled: threading.Event
@@ -92,7 +99,7 @@ class RowSource:
         """One scan over all fragments, or with a predicate one over each that has a matching row."""
         if self.where is None:
             self.planned(sum(fragment.live_rows for fragment in self.fragments))
-            yield out_of_date, list(self.fragments)
+            yield without_a_value if self.retry_failed else out_of_date, list(self.fragments)
             return
         # DuckDB takes as long to load as all else here; most refreshes have no predicate.
         from lancegpu_sql.query.filter import RowFilter

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lancegpu_sql.errors import Owner
+
 # Bound here: what user code puts in their place must not reach the answers.
 _dumps, _loads = json.dumps, json.loads
 
@@ -101,7 +103,7 @@ class CallFailure:
 
     `message` is one line, the error's type and its text. `row_index` counts within the call's batch; it is None where
     the Function takes whole batches. `expected` and `got` are set for results of the wrong type or length. `internal`
-    is a fault of the worker's own program.
+    is a fault of the worker's own program. `retry_after_seconds` is what the exception says of when to try again.
     """
 
     kind: FailureKind
@@ -111,6 +113,13 @@ class CallFailure:
     row_index: int | None = None
     expected: str | None = None
     got: str | None = None
+    retry_after_seconds: float | None = None
+
+    @property
+    def load_owner(self) -> Owner:
+        """Whose fault it is that a Function could not be loaded."""
+        missing = self.error_type.rpartition(".")[2] in ("ImportError", "ModuleNotFoundError")
+        return "environment" if missing else "function"
 
 
 @dataclass(frozen=True)

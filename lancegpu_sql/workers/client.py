@@ -142,6 +142,7 @@ class WorkerClient:
                 "Give it more time with init_timeout_seconds, or make its __init__ faster.",
                 function=load.function,
                 version=load.version,
+                owner="timeout",
                 init_timeout_seconds=load.init_timeout_seconds,
             ) from exc
         return LoadReport.from_bytes(body)

@@ -49,6 +49,7 @@ def failure_of(error: BaseException) -> CallFailure:
             row_index=error.row_index,
             expected=_cut_or_none(error.facts.get("expected")),
             got=_cut_or_none(error.facts.get("got")),
+            retry_after_seconds=error.facts.get("retry_after_seconds"),
         )
     facts = described(error)
     struck = _comes_from_user_code(error)

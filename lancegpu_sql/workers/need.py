@@ -33,6 +33,8 @@ class WorkerNeed:
         GPU classes that may be used instead, in this order, where `gpu_class` is full.
     cpu_rung
         The size of a CPU worker, which the pool knows.
+    avoid
+        Places to keep off, where there are others: a device failed there.
     """
 
     load: FunctionLoad
@@ -46,6 +48,7 @@ class WorkerNeed:
     queue: str | None = None
     backups: tuple[GpuClass, ...] = ()
     cpu_rung: str | None = None
+    avoid: frozenset[str] = frozenset()
 
     @property
     def queue_name(self) -> str | None:
@@ -83,4 +86,5 @@ class WorkerNeed:
             asked_at=time.time() if self.since is None else self.since,
             queue=self.queue,
             cpu_rung=self.cpu_rung,
+            avoid=self.avoid,
         )

@@ -16,6 +16,7 @@ from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
 from lancegpu_sql.placement.request import Lost, LostCause
+from lancegpu_sql.workers.batch_sizes import BatchSizes, BatchSizeStore
 from lancegpu_sql.workers.client import WorkerClient
 from lancegpu_sql.workers.cpu_sizes import CpuSizes, RungStore
 from lancegpu_sql.workers.greeter import Greeter
@@ -35,6 +36,8 @@ class Lease:
         Speaks to the worker.
     devices
         Its devices by names for people.
+    places
+        Where they are, as a need can keep off them.
     worker_name
         The worker's name in logs and timings.
     started_seconds
@@ -56,6 +59,7 @@ class Lease:
         self._give_back: Callable[[Worker, bool], None] | None = give_back
         self.client: WorkerClient = worker.client
         self.devices: tuple[str, ...] = worker.ready.devices
+        self.places = frozenset(worker.ready.places)
         self.worker_name: str = worker.name
         self.started_seconds: float = 0.0 if warm else worker.started_seconds
         self.start_cost_seconds: float = worker.started_seconds
@@ -91,11 +95,21 @@ class WorkerPool:
         How long a worker that nobody uses is kept, unless its GPU class says so itself; 0 keeps none.
     rungs
         Keeps what size the CPU workers of each Function need, where the placement has sizes.
+    batches
+        Keeps how many rows at once fit into the memory of a Function's workers.
     """
 
-    def __init__(self, placement: Placement, *, worker_idle_seconds: float, rungs: RungStore | None = None) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        *,
+        worker_idle_seconds: float,
+        rungs: RungStore | None = None,
+        batches: BatchSizeStore | None = None,
+    ) -> None:
         self._placement = placement
         self._sizes = CpuSizes(placement.cpu_ladder, rungs)
+        self._batches = BatchSizes(batches)
         self._process_id = os.getpid()
         self._idle_seconds = worker_idle_seconds
         self._changed = threading.Condition()
@@ -166,6 +180,14 @@ class WorkerPool:
             return None
         return self._sizes.outgrow(need.load, cpu_rung)
 
+    def fits_rows(self, need: WorkerNeed, gpu_class: str | None) -> int | None:
+        """Return the most rows of one call for which the memory of a class's workers is known to do; None where it is not."""
+        return self._batches.fits_rows(need.load, gpu_class)
+
+    def keep_fits_rows(self, need: WorkerNeed, gpu_class: str | None, rows: int) -> None:
+        """Keep that more rows at once need more memory than there is, for further jobs as well."""
+        self._batches.keep(need.load, gpu_class, rows)
+
     def free_workers(self, need: WorkerNeed) -> int:
         """Return how many workers for this need would be there at once: a hint, out of date when read."""
         room = sum(self._room(need, one) for one in _classes(need))
@@ -205,7 +227,8 @@ class WorkerPool:
 
     def _serves(self, worker: Worker, need: WorkerNeed) -> bool:
         # A wanted one would be given back to nobody but this pool, past older requests.
-        return worker.serves(need) and not worker.lost and not worker.wanted
+        usable = not (worker.lost or worker.wanted or need.avoid.intersection(worker.ready.places))
+        return usable and worker.serves(need)
 
     def _room(self, need: WorkerNeed, gpu_class: GpuClass | None) -> int:
         if gpu_class is not None and need.gpus > (gpu_class.max_gpu_count_per_worker or need.gpus):

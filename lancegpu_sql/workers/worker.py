@@ -224,6 +224,7 @@ class Worker:
             cause=lost.cause,
             function=load.function,
             version=load.version,
+            owner="memory" if lost.cause == "memory" else "environment",
             cpu_rung=self.need.cpu_rung,
         )
 
@@ -234,6 +235,7 @@ class Worker:
             f"{load.function} version {load.version} was not loaded: {failure.message}\n{failure.traceback}".rstrip(),
             function=load.function,
             version=load.version,
+            owner=failure.load_owner,
             error_type=failure.error_type,
             user_traceback=failure.traceback,
             log=report.log,

@@ -291,7 +291,7 @@ def test_why_a_job_failed_is_shown(db: lg.Database):
         db.sql("REFRESH COLUMN n ON docs")
     (failed,) = [each["id"] for each in records(db, "SHOW JOBS FOR TABLE docs") if each["state"] == "failed"][:1]
     (error,) = records(db, f"SHOW ERRORS FOR JOB '{failed}'")
-    assert (error["type"], error["function"]) == ("RowFailed", "f")
+    assert (error["type"], error["function"]) == ("ZeroDivisionError", "f")
     assert "ZeroDivisionError" in error["traceback"]
     assert error["row_id"] == db.open_table("docs").to_arrow(["_rowid"], where="id = 2")["_rowid"][0].as_py()
 

@@ -12,8 +12,10 @@ from lancegpu_sql.database.gpu_classes import gpu_class_infos
 from lancegpu_sql.database.jobs import followed, requeue
 from lancegpu_sql.database.jobs import resume as resume_job
 from lancegpu_sql.database.jobs import show as show_job
+from lancegpu_sql.database.row_errors import errors_of_table
 from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
-from lancegpu_sql.database.statements.context import Context, as_json
+from lancegpu_sql.database.statements.context import Context, as_json, column_of
+from lancegpu_sql.jobs.errors import RowError
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.sql.statements import model
@@ -68,8 +70,14 @@ _ERRORS = pa.schema(
         ("row_id", pa.uint64()),
         ("arguments", pa.string()),
         ("traceback", pa.string()),
+        ("owner", pa.string()),
+        ("digest", pa.string()),
+        ("tries", pa.int64()),
+        ("job_id", pa.string()),
+        ("at", _TIME),
     ]
 )
+_COLUMN_ERRORS = pa.schema([("column", pa.string()), *_ERRORS])
 _EVENTS = pa.schema([("at", _TIME), ("kind", pa.string()), ("message", pa.string()), ("detail", pa.string())])
 
 
@@ -93,21 +101,20 @@ def describe(context: Context, statement: model.DescribeJob) -> QueryResult:
 
 
 def show_errors(context: Context, statement: model.ShowErrors) -> QueryResult:
-    """Tell why a job failed; no row where it did not."""
-    error = _record(context, statement.job).error
-    if error is None:
-        return context.rows(_ERRORS, [])
-    facts = error.get("facts") or {}
-    row = {
-        "type": error.get("type"),
-        "message": error.get("message"),
-        "function": facts.get("function"),
-        "version": facts.get("version"),
-        "row_id": facts.get("row_id"),
-        "arguments": as_json(facts.get("arguments")),
-        "traceback": facts.get("user_traceback") or error.get("traceback"),
-    }
-    return context.rows(_ERRORS, [row])
+    """Tell why rows of a job failed and why it did, or why those rows of a table did that are failed now."""
+    if statement.job is not None:
+        return context.rows(_ERRORS, [_error(each) for each in followed(context.services, statement.job).errors()])
+    assert statement.table is not None
+    snapshot = context.snapshot(statement.table)
+    every = [each.column for each in snapshot.computed]
+    columns = every if statement.column is None else [column_of(snapshot, statement.column)]
+    found = errors_of_table(context.services, snapshot, columns)
+    return context.rows(_COLUMN_ERRORS, [{"column": column, **_error(each)} for column, each in found])
+
+
+def _error(error: RowError) -> dict[str, Any]:
+    row = {name: getattr(error, name) for name in _ERRORS.names if name not in ("type", "arguments")}
+    return {"type": error.error_type, "arguments": as_json(error.arguments), **row}
 
 
 def show_events(context: Context, statement: model.ShowEvents) -> QueryResult:

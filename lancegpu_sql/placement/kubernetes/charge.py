@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.failing_nodes import preferring_others
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL, Household
 from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
@@ -58,9 +59,9 @@ class Charge:
     avoided: tuple[str, ...] = ()
     """The nodes that it keeps off, for what they did to others."""
     knocking: bool = False
-
     late: bool = False
     """It has had its time to start."""
+
 
 def charge_for(
     request: WorkerRequest, config: KubernetesConfig, household: Household, database: str, attempt: int
@@ -75,6 +76,7 @@ def charge_for(
     name = worker_name(request, attempt)
     placement = household.placement
     body = worker_pod(request, config, name=name, secret_name=name, owner=None, database=database, placement=placement)
+    body = preferring_others(body, request.avoid)
     body["metadata"]["labels"] |= {PLACEMENT_LABEL: placement, ASKED_LABEL: asked_text(request.asked_at)}
     template = None
     if request.gpu_class is not None:

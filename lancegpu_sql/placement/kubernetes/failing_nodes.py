@@ -61,6 +61,19 @@ def keeping_off(pod: Mapping[str, Any], nodes: Iterable[str]) -> dict[str, Any]:
     return kept
 
 
+def preferring_others(pod: Mapping[str, Any], nodes: Iterable[str]) -> dict[str, Any]:
+    """Return a pod that goes elsewhere than to these nodes, where there is room elsewhere: a device of them failed."""
+    kept: dict[str, Any] = deepcopy(dict(pod))
+    names = sorted(nodes)
+    if names:
+        affinity = kept["spec"].setdefault("affinity", {}).setdefault("nodeAffinity", {})
+        term = {"matchExpressions": [{"key": HOSTNAME, "operator": "NotIn", "values": names}]}
+        affinity.setdefault("preferredDuringSchedulingIgnoredDuringExecution", []).append(
+            {"weight": 100, "preference": term}
+        )
+    return kept
+
+
 def not_keeping_off(pod: PodView) -> PodView:
     """Return a pod as if it kept off no node by name."""
     if pod.required_terms is None:

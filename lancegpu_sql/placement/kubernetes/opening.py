@@ -59,6 +59,7 @@ class Opening:
             address=f"grpc+tls://{address}",
             token=charge.token,
             devices=_devices(charge, request),
+            places=() if request.gpu_class is None or charge.view is None else (str(charge.view.node),),
             tls_root=self._authority.root_pem,
             tls_name=charge.name,
         )

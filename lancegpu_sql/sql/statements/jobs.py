@@ -26,7 +26,16 @@ from lancegpu_sql.sql.statements.scanner import Kind
 
 _JOB = "the id of a job in quotes"
 _TABLE = "the name of a table"
-SHOWN = ("TABLES", "FUNCTIONS", "GPU CLASSES", "COLUMNS STATUS FOR", "JOBS", "ERRORS FOR JOB", "EVENTS FOR JOB")
+SHOWN = (
+    "TABLES",
+    "FUNCTIONS",
+    "GPU CLASSES",
+    "COLUMNS STATUS FOR",
+    "JOBS",
+    "ERRORS FOR JOB",
+    "ERRORS FOR TABLE",
+    "EVENTS FOR JOB",
+)
 
 
 def refresh(reader: Reader) -> Statement:
@@ -86,11 +95,24 @@ def _shown(reader: Reader) -> Statement | None:
         reader.keywords("FOR")
         reader.accept("TABLE")
         return ShowJobs(text=text, place=place, table=reader.dotted_name(_TABLE))
-    if reader.peek().folded in ("ERRORS", "EVENTS") and reader.peek(1).kind is not Kind.END:
-        what = ShowErrors if reader.take().folded == "ERRORS" else ShowEvents
-        reader.keywords("FOR", "JOB")
-        return what(text=text, place=place, job=reader.string(_JOB))
+    if reader.sees("EVENTS") and reader.peek(1).kind is not Kind.END:
+        reader.keywords("EVENTS", "FOR", "JOB")
+        return ShowEvents(text=text, place=place, job=reader.string(_JOB))
+    if reader.sees("ERRORS") and reader.peek(1).kind is not Kind.END:
+        return _show_errors(reader)
     return None
+
+
+def _show_errors(reader: Reader) -> Statement:
+    text, place = reader.text, reader.start
+    reader.keywords("ERRORS", "FOR")
+    if reader.accept("JOB"):
+        return ShowErrors(text=text, place=place, job=reader.string(_JOB))
+    if not reader.accept("TABLE"):
+        reader.refuse(expected=("JOB", "TABLE"))
+    table = reader.dotted_name(_TABLE)
+    column = reader.name("the name of a computed column") if reader.accept("COLUMN") else None
+    return ShowErrors(text=text, place=place, table=table, column=column)
 
 
 def describe_job(reader: Reader) -> Statement:

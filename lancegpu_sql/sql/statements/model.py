@@ -368,9 +368,11 @@ class DescribeJob(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowErrors(Statement):
-    """SHOW ERRORS FOR JOB 'id'."""
+    """SHOW ERRORS FOR JOB 'id', or SHOW ERRORS FOR TABLE t [COLUMN c]; one of `job` and `table` is given."""
 
-    job: str
+    job: str | None = None
+    table: Name | None = None
+    column: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

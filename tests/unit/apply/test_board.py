@@ -219,7 +219,7 @@ def test_nothing_is_read_ahead_of_what_may_be_outstanding():
 
     board = Board(watched(), LOAD, ApplyOptions(outstanding_bytes=100_000, batch_size=100))
     hand = joined(board)
-    while board._weight_bytes < 100_000:  # nobody takes the results off
+    while board._queue.weight_bytes < 100_000:  # nobody takes the results off
         done(board, hand, take(board, hand))
     assert len(pulled) < 30
 

@@ -27,7 +27,9 @@ CREATE TABLE u AS SELECT * FROM (VALUES (1, 10, 0, 'x1'), (2, 20, 1, 'y'), (3, 3
 CREATE TABLE v AS SELECT * FROM (VALUES (1, DATE '2020-01-01', 1.5), (2, DATE '2021-06-30', NULL), (3, NULL, 2.25),
     (3, DATE '2020-01-01', -1.0)) AS rows(k, d, m);
 CREATE TABLE empty_table (id INTEGER, a INTEGER, b INTEGER);
-CREATE TABLE docs AS SELECT id, a, a + 1 AS fa, NULL::INTEGER AS ga, a % 2 = 1 AS pa FROM t;
+CREATE TABLE docs AS SELECT id, a, b, a + 1 AS fa, NULL::INTEGER AS ga, a % 2 = 1 AS pa,
+    CASE WHEN id > 4 THEN coalesce(b, 77) END AS nb FROM t;
+CREATE VIEW "docs, proved" AS SELECT *, id > 4 AS "nb is current" FROM docs;
 CREATE VIEW seen AS SELECT id, a + 1 AS a1 FROM t;
 CREATE MACRO total(x) AS sum(x);
 CREATE MACRO twice(x) AS x + x;
@@ -53,12 +55,13 @@ KNOWN = {
     for name, (parameters, _) in BODIES.items()
 }
 
-# Of table docs: fa is fresh, ga is not, and pa was computed with another version.
+# Of table docs: fa is fresh, ga is not, pa was computed with another version, and nb is fresh in some rows.
 COMPUTED = {
     "docs": (
         StoredColumn("fa", "f", "f@1", ("a",), fully_fresh=True),
         StoredColumn("ga", "g", "g@1", ("a",), fully_fresh=False),
         StoredColumn("pa", "p", "p@0", ("a",), fully_fresh=True),
+        StoredColumn("nb", "nul", "nul@1", ("b",), fully_fresh=False, proved="docs, proved", proof="nb is current"),
     )
 }
 

@@ -35,8 +35,10 @@ class StoredColumn:
         The columns that are its arguments, in the order of the parameters.
     fully_fresh
         Whether no row of it is out of date.
-    proof
-        The column that proves each of its values; None where a plan cannot read it.
+    proved, proof
+        Where some rows are out of date: a relation with the table's columns in their order and, after them, the boolean
+        column `proof`, which is true for the rows whose value is not out of date. A plan reads it in the table's place
+        and calls the Function for the other rows. None where the engine has no such relation.
     """
 
     column: str
@@ -44,6 +46,7 @@ class StoredColumn:
     version_digest: str
     inputs: tuple[str, ...]
     fully_fresh: bool
+    proved: str | None = None
     proof: str | None = None
 
 

@@ -46,6 +46,21 @@ class Sources:
             owners += [alias] if name in names else []
         return owners[0] if len(owners) == 1 else None
 
+    def read_instead(self, alias: str, relation: str) -> bool:
+        """Read another relation, with more columns, under a table's name; False where these would be seen."""
+        node = self.nodes[alias]
+        if isinstance(node, exp.Table) and node.name == relation:
+            return True
+        natural = any(fold(join.method or "") == "natural" for join in self._select.args.get("joins") or [])
+        if not isinstance(node, exp.Table) or natural or takes_all(self._select, alias):
+            return False
+        if node.db or "rowid" in mentioned(self._select):
+            return False
+        name = node.alias_or_name
+        node.set("this", exp.to_identifier(relation, quoted=True))
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
+        return True
+
     def may_be_null(self, alias: str) -> bool:
         """Whether a join may fill this source's columns with nulls, or what joins there are is not simple."""
         first = self._select.args["from_"].this

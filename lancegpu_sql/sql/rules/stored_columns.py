@@ -24,12 +24,13 @@ def stored_columns(select: exp.Select, sources: Sources, marked: Marked, compute
         is_aggregate(node) for item in select.expressions for node in own_nodes(item)
     )
     keys = _grouped_by(select)
-    for call in [node for node in _own_calls(select) if marked.is_deterministic(node)]:
+    by_alias = {alias: _columns_of(node, computed, hidden) for alias, node in sources.nodes.items()}
+    for call in [node for node in reversed(_own_calls(select)) if marked.is_deterministic(node)]:  # inner ones first
         owners = {sources.owner(argument) for argument in call.expressions}
         alias = owners.pop() if len(owners) == 1 else None
         if alias is None or not call.expressions:
             continue
-        columns = _columns_of(sources.nodes[alias], computed, hidden)
+        columns = by_alias[alias]
         inputs = tuple(fold(argument.name) for argument in call.expressions)
         of_groups = grouped and not _of_rows(select, call) and same_key(call) not in keys
         notes += _use(call, inputs, alias, columns, sources, marked, of_groups=of_groups)
@@ -47,24 +48,34 @@ def _use(
     of_groups: bool,
 ) -> list[str]:
     function = marked.function(call)
-    for stored in columns:
-        if stored.function != function or tuple(map(fold, stored.inputs)) != inputs:
-            continue
-        digest = marked.known[function].version_digest
-        if not digest or stored.version_digest != digest:
-            return [f"not read from {stored.column}: it was computed with another version of {function}"]
-        if not stored.fully_fresh:
-            return [f"not read from {stored.column}: some of its rows are out of date"]
-        if sources.may_be_null(alias):
-            return [
-                f"not read from {stored.column}: a join may have no row of its table, and {function} is called then too"
-            ]
-        if of_groups:
-            return [f"not read from {stored.column}: its row is one of a group"]
-        node = sources.nodes[alias]
-        call.replace(exp.column(stored.column, table=exp.to_identifier(node.alias_or_name, quoted=True), quoted=True))
+    stored = next((one for one in columns if one.function == function and tuple(map(fold, one.inputs)) == inputs), None)
+    if stored is None:
+        return []
+    digest = marked.known[function].version_digest
+    if not digest or stored.version_digest != digest:
+        return [f"not read from {stored.column}: it was computed with another version of {function}"]
+    if sources.may_be_null(alias):
+        return [
+            f"not read from {stored.column}: a join may have no row of its table, and {function} is called then too"
+        ]
+    if of_groups:
+        return [f"not read from {stored.column}: its row is one of a group"]
+    if stored.fully_fresh:
+        call.replace(_column(stored.column, alias))
         return [f"stored_columns: {function} is read from {stored.column}"]
-    return []
+    if stored.proved is None or stored.proof is None:
+        return [f"not read from {stored.column}: some of its rows are out of date"]
+    if not sources.read_instead(alias, stored.proved):
+        return [
+            f"not read from {stored.column}: some of its rows are out of date, and all columns of its table are taken"
+        ]
+    branch = exp.If(this=_column(stored.proof, alias), true=_column(stored.column, alias))
+    call.replace(exp.Case(ifs=[branch], default=call.copy()))
+    return [f"stored_columns: {function} is read from {stored.column} in the rows that are not out of date"]
+
+
+def _column(name: str, alias: str) -> exp.Column:
+    return exp.column(name, table=exp.to_identifier(alias, quoted=True), quoted=True)
 
 
 def _own_calls(select: exp.Select) -> list[exp.Anonymous]:

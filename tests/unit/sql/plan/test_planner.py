@@ -71,12 +71,25 @@ def test_a_fresh_column_is_read_without_a_call(bench: Bench):
         "SELECT (SELECT max(f(a)) FROM docs WHERE docs.id = t.id) FROM t",
         "SELECT f(a) FROM docs UNION SELECT f(id) FROM docs",
         "SELECT CASE WHEN pa THEN f(a) END, p(a) FROM docs",
+        "SELECT nul(b), nul(b) + 1, f(a) FROM docs WHERE nul(b) > 1",
+        "SELECT d.id, nul(d.b) FROM docs d JOIN u USING (id) ORDER BY nul(d.b), u.c",
+        "SELECT *, nul(b) FROM docs",
+        "SELECT docs, nul(b) FROM docs",
+        "SELECT nul(x.b) FROM docs x LEFT JOIN docs y ON nul(x.b) = nul(y.b)",
+        "SELECT sum(nul(b)), nul(b) AS k FROM docs GROUP BY k",
+        "SELECT nul(b) FROM docs UNION ALL SELECT id FROM docs",
+        "SELECT v FROM (SELECT nul(b) AS v, id FROM docs) WHERE id > 2",
     ],
 )
 def test_reading_computed_columns_changes_nothing(bench: Bench, text: str):
     written, planned = bench.as_written(text), bench.planned(text, COMPUTED)
     assert (planned.names, planned.types) == (written.names, written.types)
     assert sorted(map(repr, planned.rows)) == sorted(map(repr, written.rows))
+
+
+def test_only_rows_that_are_out_of_date_are_computed(bench: Bench):
+    seen = bench.planned("SELECT nul(b) FROM docs WHERE id > 2 AND nul(b) > 1", COMPUTED)
+    assert dict(seen.calls) == {"nul": 2}
 
 
 def test_a_query_without_calls_is_left_as_it_is(bench: Bench):

@@ -1,0 +1,1 @@
+SELECT id, nul(b) FROM docs WHERE nul(b) > 1

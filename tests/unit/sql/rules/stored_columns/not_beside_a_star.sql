@@ -1,0 +1,1 @@
+SELECT *, nul(b) FROM docs

@@ -15,7 +15,7 @@ from lancegpu_sql.placement.kubernetes.fairness import Stage, held_back, wanted
 from lancegpu_sql.placement.kubernetes.follower import Follower
 from lancegpu_sql.placement.kubernetes.household import Household
 from lancegpu_sql.placement.kubernetes.lookout import Lookout
-from lancegpu_sql.placement.kubernetes.loop import Loop
+from lancegpu_sql.placement.kubernetes.loop import Loop, Sparing
 from lancegpu_sql.placement.kubernetes.names import database_labels, selector
 from lancegpu_sql.placement.kubernetes.opening import Opening
 from lancegpu_sql.placement.kubernetes.reach import Reach
@@ -54,6 +54,7 @@ class Dispatch:
         self._opening = Opening(authority, reach)
         self.sender = Sender(cluster, self.household, authority, reach.check)
         self.loop = Loop("lancegpu-kubernetes")
+        self._reviews = Sparing(self.loop, "review", self._review)
         self._upkeep = Upkeep(cluster, database, self.household, self.sender, self.loop, self.seen_pods)
         self.lookout = Lookout(
             cluster,
@@ -117,7 +118,7 @@ class Dispatch:
             self._opening.end(ticket.charge)
         self._roster.leave(ticket, frees=True)
         self._review_soon()
-        self.loop.call_in(SCHEDULING_SECONDS + 0.1, "freed", self._review)
+        self.loop.call_in(SCHEDULING_SECONDS + 0.1, "freed", self._review_soon)
 
     def reassign(self, ticket: KubernetesTicket) -> None:
         """Say anew for whom a ticket's pod works."""
@@ -155,7 +156,7 @@ class Dispatch:
         charge = self._roster.charge_with(uid) if view is None else self._roster.charge_named(view.name)
         if charge is None:
             # Another process's, which may hold what one of ours waits for, or wait for what one of ours holds.
-            self.loop.call_in(_ELSEWHERE_SECONDS, "elsewhere", self._review)
+            self.loop.call_in(_ELSEWHERE_SECONDS, "elsewhere", self._review_soon)
             return
         if view is not None:
             charge.uid = charge.uid or view.uid  # its end may be told before the loop has come to this
@@ -178,7 +179,7 @@ class Dispatch:
     # On the loop.
 
     def _review_soon(self) -> None:
-        self.loop.call(self._review)
+        self._reviews.soon()
 
     def _review(self) -> None:
         if self._closed:

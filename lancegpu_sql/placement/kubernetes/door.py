@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from lancegpu_sql.errors import PlacementError
 
 _FIRST_PAUSE_SECONDS = 0.02
-_GROWTH = 1.5
 _OTHER_WAYS_SECONDS = 15.0
 """How long the other ways are tried once one is closed: what refuses a connection may be a worker about to listen."""
 
@@ -44,6 +43,9 @@ class Door:
         How long one attempt may take.
     pause_seconds
         How long to wait between two, at most.
+    growth
+        How much longer each pause is than the one before. By default a worker is not kept waiting for a knock by more than
+        a tenth of what it took to start.
     quiet_seconds
         How long it is left alone at first.
     meet
@@ -54,6 +56,7 @@ class Door:
     port: int
     knock_seconds: float = 5.0
     pause_seconds: float = 0.25
+    growth: float = 1.1
     quiet_seconds: float = 0.0
     meet: Callable[[], str] = str
 
@@ -128,4 +131,4 @@ class _Knocks:
         except Closed as closed:
             self.closed, self.failure = closed, str(closed)
         self.next_at = time.monotonic() + self._pause
-        self._pause = min(self.door.pause_seconds, self._pause * _GROWTH)
+        self._pause = min(self.door.pause_seconds, self._pause * self.door.growth)

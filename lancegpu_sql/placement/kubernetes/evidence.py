@@ -44,7 +44,7 @@ def evidence(case: Case, verdict: Verdict) -> dict[str, Any]:
         },
         "resource": case.resource,
         "queue": queue_evidence(case),
-        "nodes": [_node(finding) for finding in heapq.nsmallest(MOST_NODES, findings, key=_rank)],
+        "nodes": _nodes(case) if findings else [],
         "nodes_in_pool": len(findings),
         "events": [
             {
@@ -76,6 +76,16 @@ def kubectl_lines(case: Case, verdict: Verdict) -> list[str]:
     elif pod.uid and not pod.gates:
         lines += _node_lines(case)
     return lines + [f"kubectl auth can-i {_can_i(right)}" for right in verdict.lacks]
+
+
+def _nodes(case: Case) -> list[dict[str, Any]]:
+    """Return a row for each node of the pool, or for the first of many; of pods that are alike, all have the same rows."""
+    key = ("rows of nodes", id(case.pool))
+    if key not in case.cluster.remembered:
+        shown = heapq.nsmallest(MOST_NODES, case.findings, key=_rank)
+        case.cluster.remembered[key] = [_node(finding) for finding in shown]
+    rows: list[dict[str, Any]] = case.cluster.remembered[key]
+    return rows
 
 
 def _node(finding: NodeFinding) -> dict[str, Any]:

@@ -6,9 +6,12 @@ The cluster's scheduler decides between pods that it knows; here is decided what
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+
+MOST_NAMED = 20
+"""Of the older requests in a queue, how many are named to one behind them: of a thousand, each would know a thousand."""
 
 
 class Stage(IntEnum):
@@ -61,10 +64,14 @@ class Standing:
 
 @dataclass(frozen=True)
 class Held:
-    """Why a request gets no pod yet: the class's limit, or an older request that needs more at once."""
+    """Why a request gets no pod yet: the class's limit, or an older request that needs more at once.
+
+    `older` are the first of those served before it, `older_count` is how many there are.
+    """
 
     by_limit: bool
     older: tuple[str, ...]
+    older_count: int
 
 
 def held_back(standings: Iterable[Standing]) -> Mapping[str, Held]:
@@ -76,17 +83,17 @@ def held_back(standings: Iterable[Standing]) -> Mapping[str, Held]:
     held: dict[str, Held] = {}
     for group in _by_class(standings).values():
         pods = 0
-        older_waiting: list[Standing] = []
+        older: list[str] = []
+        older_count = most_gpus = 0
         for one in group:
-            before = tuple(other.id for other in older_waiting)
-            if one.max_workers is not None and pods >= one.max_workers and one.stage is Stage.HELD:
-                held[one.id] = Held(by_limit=True, older=before)
-            elif one.stage is Stage.HELD and any(other.gpus > one.gpus for other in older_waiting):
-                held[one.id] = Held(by_limit=False, older=before)
+            by_limit = one.max_workers is not None and pods >= one.max_workers
+            if one.stage is Stage.HELD and (by_limit or most_gpus > one.gpus):
+                held[one.id] = Held(by_limit, tuple(older), older_count)
             else:
                 pods += 1
             if one.waits_for_room:
-                older_waiting.append(one)
+                older_count, most_gpus = older_count + 1, max(most_gpus, one.gpus)
+                older += [one.id] if older_count <= MOST_NAMED else []
     return held
 
 
@@ -99,15 +106,27 @@ def wanted(standings: Iterable[Standing]) -> frozenset[str]:
     chosen: set[str] = set()
     for group in _by_class(standings).values():
         coming = sum(one.gpus for one in group if one.stage is Stage.LEAVING)
-        holders = [one for one in group if one.stage is Stage.PLACED]
         needed = sum(one.gpus for one in group if one.waits_for_room and one.stage is not Stage.PLACING) - coming
-        while needed > 0 and holders:
-            workers = Counter(one.job_id for one in holders)
-            giver = max(holders, key=lambda one: (one.idle, workers[one.job_id], one.age))
-            holders.remove(giver)
+        for giver in _givers([one for one in group if one.stage is Stage.PLACED]):
+            if needed <= 0:
+                break
             chosen.add(giver.id)
             needed -= giver.gpus
     return frozenset(chosen)
+
+
+def _givers(holders: Sequence[Standing]) -> Iterator[Standing]:
+    """Yield the holders, the oldest first given, in the order in which they give."""
+    workers = Counter(one.job_id for one in holders)
+    alike: dict[tuple[bool, str], list[Standing]] = defaultdict(list)
+    for one in holders:
+        alike[one.idle, one.job_id].append(one)
+    while alike:
+        key = max(alike, key=lambda key: (key[0], workers[key[1]], alike[key][-1].age))
+        yield alike[key].pop()
+        workers[key[1]] -= 1
+        if not alike[key]:
+            del alike[key]
 
 
 def rightful(standings: Iterable[Standing], placed: str) -> str:

@@ -15,9 +15,9 @@ from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.failing_nodes import not_keeping_off
 from lancegpu_sql.placement.kubernetes.fairness import Stage
 from lancegpu_sql.placement.kubernetes.fit import selects
-from lancegpu_sql.placement.kubernetes.loop import Loop
+from lancegpu_sql.placement.kubernetes.loop import Loop, Sparing
 from lancegpu_sql.placement.kubernetes.sight import Sight
-from lancegpu_sql.placement.kubernetes.standings import of_same_class, queue_words
+from lancegpu_sql.placement.kubernetes.standings import Queues
 from lancegpu_sql.placement.kubernetes.ticket import ROOM_REASONS, KubernetesTicket
 from lancegpu_sql.placement.kubernetes.views import EventView, NodeView, PodView, QuotaView, pod_view
 from lancegpu_sql.placement.kubernetes.wording import listed
@@ -73,6 +73,7 @@ class Lookout:
         self._on_look = on_look
         self._on_change = on_change
         self._give_up = give_up
+        self._looks = Sparing(loop, "look", self._look, _EVERY_SECONDS)
         self._sight = Sight(cluster, self.look_soon)
         self._last: ClusterView | None = None
         self._quotas: tuple[QuotaView, ...] = ()
@@ -86,7 +87,7 @@ class Lookout:
 
     def look_soon(self) -> None:
         """Look at the cluster in a moment; from any thread."""
-        self._loop.call_in(_EVERY_SECONDS, "look", self._look)
+        self._looks.soon()
 
     def seen_of(self, pod: PodView) -> tuple[NodeView | None, Sequence[EventView]]:
         """Return a pod's node and what was said of the pod, as far as the cluster is looked at now."""
@@ -97,11 +98,11 @@ class Lookout:
     def explain(self, ticket: KubernetesTicket) -> str:
         """Say why a request's pod does not serve, as far as is known without looking anew."""
         pod = ticket.charge.view or pod_view(ticket.charge.body)
-        return self._diagnosed(ticket, pod, self._last or ClusterView()).message
+        return self._diagnosed(ticket, pod, self._last or ClusterView(), datetime.now(UTC)).message
 
     def mind_a_start(self) -> None:
         """Note that a pod has got its node: if it takes long to serve, why is looked into."""
-        self._loop.call_in(_SLOW_START_SECONDS + 0.1, "slow starts", self._look)
+        self._loop.call_in(_SLOW_START_SECONDS + 0.1, "slow starts", self.look_soon)
 
     def mind_the_sight(self) -> None:
         """Look at the cluster as long as somebody waits, or a pod is being taken away, and a little longer."""
@@ -131,30 +132,32 @@ class Lookout:
             return
         self._last = cluster = self._sight.view(self._seen_pods())
         quotas_changed, self._quotas = cluster.quotas != self._quotas, cluster.quotas
-        waiting = self._waiting()
+        # One moment for all: pods that are alike share what was found out.
+        now, waiting = datetime.now(UTC), self._waiting()
+        queues = Queues(waiting)
         for ticket in waiting:
-            self._tell_why(ticket, cluster, waiting)
+            self._tell_why(ticket, cluster, queues, now)
             if quotas_changed:
                 ticket.charge.retry.set()
         for ticket in self._tickets():
             if _starts_slowly(ticket) and ticket.charge.view is not None:
-                ticket.wait(self._diagnosed(ticket, ticket.charge.view, cluster))
+                ticket.wait(self._diagnosed(ticket, ticket.charge.view, cluster, now))
         self._on_look()
 
-    def _tell_why(self, ticket: KubernetesTicket, cluster: ClusterView, waiting: list[KubernetesTicket]) -> None:
+    def _tell_why(self, ticket: KubernetesTicket, cluster: ClusterView, queues: Queues, now: datetime) -> None:
         # A pod that a quota keeps from being made is looked at as it would be.
         pod = ticket.charge.view or pod_view(ticket.charge.body)
         before = ticket.standing()
-        found = self._diagnosed(ticket, pod, cluster)
-        ticket.wait(_with_queue(ticket, found, waiting))
+        found = self._diagnosed(ticket, pod, cluster, now)
+        ticket.wait(queues.told(ticket, found))
         self._mind_the_image(ticket, found)
         if found.reason in ROOM_REASONS and ticket.request.gpu_class is not None:
             self._full_until[ticket.request.gpu_class.name] = time.monotonic() + _FULL_SECONDS
         if ticket.standing() != before:
             self._on_change()
 
-    def _diagnosed(self, ticket: KubernetesTicket, pod: PodView, cluster: ClusterView) -> Waiting:
-        request, now = ticket.request, datetime.now(UTC)
+    def _diagnosed(self, ticket: KubernetesTicket, pod: PodView, cluster: ClusterView, now: datetime) -> Waiting:
+        request = ticket.request
         found = diagnose(pod, cluster, request.gpu_class, request, now)
         avoided = ticket.charge.avoided
         if not avoided or pod.node:
@@ -172,7 +175,7 @@ class Lookout:
         since = self._image_trouble_since.setdefault(name, time.monotonic())
         left = self._config.image_pull_grace_seconds - (time.monotonic() - since)
         if left > 0:
-            self._loop.call_in(left + 0.05, f"image {name}", self._look)
+            self._loop.call_in(left + 0.05, f"image {name}", self.look_soon)
         else:
             del self._image_trouble_since[name]
             self._give_up(ticket, InvalidPlacement(found.message, pod=name))
@@ -198,11 +201,3 @@ def _all_avoided(ticket: KubernetesTicket, nodes: Sequence[str]) -> str:
     gpu_class = ticket.request.gpu_class
     of_class = f"GPU class {gpu_class.name!r}" if gpu_class is not None else "the pool of CPU workers"
     return f"no node of {of_class} is left to try: {_avoided_words(nodes)} there, then the worker starts"
-
-
-def _with_queue(ticket: KubernetesTicket, found: Waiting, waiting: list[KubernetesTicket]) -> Waiting:
-    older = [one for one in waiting if of_same_class(one, ticket) and one.standing().age < ticket.standing().age]
-    if found.reason not in ROOM_REASONS or not older:
-        return found
-    detail = {**found.detail, "older_requests": [one.owner for one in older]}
-    return replace(found, message=f"{found.message}{queue_words(len(older))}", detail=detail)

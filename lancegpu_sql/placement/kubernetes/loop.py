@@ -15,6 +15,10 @@ _log = logging.getLogger(__name__)
 Action = Callable[[], object]
 
 
+_REST_SHARE = 4.0
+"""How many times as long as it took an action rests that is run sparingly: it takes a fifth of a processor at most."""
+
+
 class Loop:
     """Runs actions in the order they came, and others when their time has come."""
 
@@ -74,3 +78,34 @@ class Loop:
                 else:
                     self._changed.wait(self._later[0][0] - now if self._later else None)
             return None
+
+
+class Sparing:
+    """An action that many ask for, run once for all who have asked so far, and the less often the longer it takes.
+
+    Parameters
+    ----------
+    loop, key
+        Where it runs, and its key there.
+    every_seconds
+        How long after it was first asked for it runs, at the soonest.
+    """
+
+    def __init__(self, loop: Loop, key: str, action: Action, every_seconds: float = 0.0) -> None:
+        self._loop = loop
+        self._key = key
+        self._action = action
+        self._every_seconds = every_seconds
+        self._rests_until = 0.0
+
+    def soon(self) -> None:
+        """Run it soon; from any thread."""
+        rest = self._rests_until - time.monotonic()
+        self._loop.call_in(max(self._every_seconds, rest), self._key, self._run)
+
+    def _run(self) -> None:
+        begun = time.thread_time()
+        try:
+            self._action()
+        finally:
+            self._rests_until = time.monotonic() + _REST_SHARE * (time.thread_time() - begun)

@@ -18,7 +18,7 @@ _PROBE_SECONDS = 1.0
 """How long an address may be silent to somebody outside the cluster before it is out of reach."""
 
 # Each knock costs the API server a call.
-_TUNNEL_PAUSE_SECONDS, _TUNNEL_KNOCK_SECONDS = 1.0, 15.0
+_TUNNEL_PAUSE_SECONDS, _TUNNEL_GROWTH, _TUNNEL_KNOCK_SECONDS = 1.0, 1.5, 15.0
 _NOT_THERE = 404
 
 _LEAVE_IT_TO_AN_AGENT = (
@@ -146,6 +146,7 @@ class Reach:
             tunnel.port,
             knock_seconds=_TUNNEL_KNOCK_SECONDS,
             pause_seconds=_TUNNEL_PAUSE_SECONDS,
+            growth=_TUNNEL_GROWTH,
             # A worker takes about so long to listen; where its address is in reach, nothing else need be tried.
             quiet_seconds=0.0 if alone else _PROBE_SECONDS,
             meet=lambda: self._trouble(tunnel, pod),

@@ -23,6 +23,7 @@ class Roster:
         self._lock = threading.RLock()
         self._tickets: dict[str, KubernetesTicket] = {}
         self._charges: dict[str, Charge] = {}
+        self._holders: dict[Charge, KubernetesTicket] = {}
         self._freed: list[tuple[Standing, float]] = []
 
     def tickets(self) -> tuple[KubernetesTicket, ...]:
@@ -34,12 +35,14 @@ class Roster:
         """Take up a request."""
         with self._lock:
             self._tickets[ticket.request.request_id] = ticket
+            self._holders[ticket.charge] = ticket
 
     def leave(self, ticket: KubernetesTicket, *, frees: bool = False) -> None:
         """Forget a request and its pod; `frees` says that what the pod held is about to be given away."""
         with self._lock:
             self._tickets.pop(ticket.request.request_id, None)
             self._charges.pop(ticket.charge.name, None)
+            self._holders.pop(ticket.charge, None)
             if frees and ticket.stage is Stage.PLACED and ticket.request.gpu_class is not None:
                 self._freed.append((ticket.standing(), time.monotonic() + SCHEDULING_SECONDS))
 
@@ -58,7 +61,9 @@ class Roster:
             if ticket.is_over:
                 return False
             self._charges.pop(ticket.charge.name, None)
+            self._holders.pop(ticket.charge, None)
             ticket.charge, ticket.stage = charge, Stage.HELD
+            self._holders[charge] = ticket
             return True
 
     def charge_held_by(self, ticket: KubernetesTicket) -> Charge:
@@ -84,7 +89,8 @@ class Roster:
     def ticket_of(self, charge: Charge) -> KubernetesTicket | None:
         """Return the request whose pod this is, unless it is over."""
         with self._lock:
-            return next((one for one in self._tickets.values() if one.charge is charge and not one.is_over), None)
+            ticket = self._holders.get(charge)
+            return None if ticket is None or ticket.is_over else ticket
 
     def standings(self) -> list[Standing]:
         """Return how those stand that ask for a GPU class, and what was freed a moment ago."""
@@ -106,6 +112,7 @@ class Roster:
             heir = self._tickets[rightful(standings, ticket.request.request_id)] if not ticket.is_over else ticket
             if heir is not ticket:
                 heir.charge, ticket.charge = ticket.charge, heir.charge
+                self._holders |= {heir.charge: heir, ticket.charge: ticket}
                 heir.stage, ticket.stage = Stage.PLACED, heir.stage
             else:
                 ticket.stage = Stage.PLACED

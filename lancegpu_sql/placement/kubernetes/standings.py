@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.kubernetes.fairness import Held, Stage, Standing
+from lancegpu_sql.placement.kubernetes.fairness import MOST_NAMED, Held, Stage, Standing
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
 from lancegpu_sql.placement.kubernetes.marks import ASKED_LABEL
 from lancegpu_sql.placement.kubernetes.names import CLASS_LABEL, JOB_LABEL, label_value
 from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
-from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
+from lancegpu_sql.placement.kubernetes.ticket import ROOM_REASONS, KubernetesTicket
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.request import Waiting
 
@@ -42,7 +44,7 @@ def why_held(ticket: KubernetesTicket, held: Held, tickets: Mapping[str, Kuberne
     gpu_class = ticket.request.gpu_class
     assert gpu_class is not None
     older = [tickets[one].owner for one in held.older if one in tickets]
-    queue = queue_words(len(older))
+    queue = queue_words(held.older_count)
     if held.by_limit:
         number = gpu_class.max_workers or 0
         owners = {one.owner for one in tickets.values() if of_same_class(one, ticket) and one.stage is not Stage.HELD}
@@ -56,6 +58,27 @@ def why_held(ticket: KubernetesTicket, held: Held, tickets: Mapping[str, Kuberne
         f"asked for as soon as that one has its room{queue}"
     )
     return Waiting("older_request", message, {"older_requests": older}, can_be_met=True)
+
+
+class Queues:
+    """The order of requests that wait, in each class."""
+
+    def __init__(self, waiting: Iterable[KubernetesTicket]) -> None:
+        self._before: dict[str, tuple[str, int]] = {}
+        self._owners: dict[str, list[str]] = defaultdict(list)
+        for standing, owner in sorted(((one.standing(), one.owner) for one in waiting), key=lambda one: one[0].age):
+            if standing.gpu_class:
+                owners = self._owners[standing.gpu_class]
+                self._before[standing.id] = standing.gpu_class, len(owners)
+                owners.append(owner)
+
+    def told(self, ticket: KubernetesTicket, found: Waiting) -> Waiting:
+        """Return why a request waits, with those that are served before it."""
+        gpu_class, older = self._before.get(ticket.request.request_id, ("", 0))
+        if found.reason not in ROOM_REASONS or not older:
+            return found
+        detail = {**found.detail, "older_requests": self._owners[gpu_class][: min(older, MOST_NAMED)]}
+        return replace(found, message=f"{found.message}{queue_words(older)}", detail=detail)
 
 
 def queue_words(older: int) -> str:

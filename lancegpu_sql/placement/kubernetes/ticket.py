@@ -59,7 +59,7 @@ class KubernetesTicket:
         self._story = RequestStory(request.request_id)
         self._gone = threading.Event()
         self._busy = True
-        self._wanted = False
+        self._wanted = self._wanted_told = False
 
     @property
     def wanted(self) -> bool:
@@ -144,11 +144,13 @@ class KubernetesTicket:
             self.waiting = waiting
 
     def want(self, wanted: bool) -> None:
-        """Say whether others wait for what it holds."""
-        news = wanted and not self._wanted
+        """Say whether others wait for what it holds; to one that is said to wait though it has its node, once it starts."""
         self._wanted = wanted
-        if news:
-            self.tell(Wanted())
+        news = wanted and not self._wanted_told
+        if not wanted:
+            self._wanted_told = False
+        elif news and self.state in (RequestState.STARTING, RequestState.READY):
+            self._wanted_told = self.tell(Wanted())
 
     def tell(self, event: PlacementEvent) -> bool:
         """Hand an event out, unless the request is over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lancegpu_sql.placement.kubernetes.fairness import Stage, Standing, held_back, rightful, wanted
+from lancegpu_sql.placement.kubernetes.fairness import MOST_NAMED, Stage, Standing, held_back, rightful, wanted
 
 
 def standing(name: str, asked_at: float, stage: Stage, **more: Any) -> Standing:
@@ -33,6 +33,13 @@ def test_a_class_has_no_more_pods_than_its_limit():
     assert [name for name, held in held_back(requests).items() if held.by_limit] == ["c"]
 
 
+def test_of_a_long_queue_the_first_are_named_and_all_are_counted():
+    requests = [standing(f"{at:03}", at, Stage.HELD, max_workers=1) for at in range(100)]
+    last = held_back(requests)["099"]
+    assert last.older == tuple(f"{at:03}" for at in range(MOST_NAMED))
+    assert last.older_count == 99
+
+
 def test_what_another_class_waits_for_holds_nobody_up():
     large = standing("large", 1, Stage.WAITING, gpus=2, gpu_class="a100")
     assert held_back([large, standing("small", 2, Stage.HELD)]) == {}
@@ -52,6 +59,12 @@ def test_the_job_with_most_workers_gives_first():
     mine = [standing(f"mine-{number}", number, Stage.PLACED, job_id="mine") for number in range(2)]
     requests = [standing("other", 5, Stage.PLACED), *mine, standing("waits", 9, Stage.WAITING)]
     assert wanted(requests) == {"mine-1"}
+
+
+def test_jobs_with_as_many_workers_give_by_turns():
+    placed = [standing(f"{job}-{at}", at, Stage.PLACED, job_id=job) for job in "ab" for at in range(3)]
+    requests = [*placed, standing("c", 8, Stage.WAITING), standing("d", 9, Stage.WAITING)]
+    assert wanted(requests) == {"a-2", "b-2"}
 
 
 def test_an_idle_worker_goes_before_one_that_computes():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from placement_suite import request_for
+
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
@@ -63,3 +65,12 @@ def test_pods_that_are_alike_share_one_look_and_others_have_their_own() -> None:
     )
     assert first is second
     assert other is not first
+
+
+def test_what_is_told_of_the_nodes_is_kept_once_for_pods_that_are_alike() -> None:
+    gpus = GpuClass(name="l4")
+    first, second = (
+        diagnose(pod_view(waiting(name, 1)), CLUSTER, gpus, request_for(gpus), NOW).detail for name in ("a", "b")
+    )
+    assert first["nodes"] is second["nodes"]
+    assert len(first["nodes"]) == 3

@@ -25,7 +25,7 @@ CallKey = tuple[str, OnError]
 Bind = Callable[["FunctionReading"], Any]
 
 # A Function computes for as many rows as fill it before the first are handed out.
-_STREAMING_BUFFER = "16KiB"
+_STREAMING_BUFFER = "1B"
 _INTERRUPT_SECONDS = 0.05
 """An interruption that comes between two steps of DuckDB is lost on it, and so is repeated."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from lancegpu_sql.sql.stages import Stage
 INPUT_ROWS = 2_048
 """Of one batch of a stage's input: as many as DuckDB has at a time, so that the first do not wait for more."""
 
+_FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
+_SLOW_SECONDS = 0.25  # whoever waits for first rows, or needs no more, notices
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
 
@@ -47,10 +50,11 @@ def output_schema(stage: Stage, source: pa.Schema, types: Mapping[str, FunctionT
 
 
 class StageRows:
-    """Reads the input ahead of the results by a window that begins with one small batch and grows with each that is taken.
+    """Asks for about as many rows ahead as were taken already, beginning with a few.
 
-    So the first rows come soon, and a reader that stops early has made few calls; later calls are large. At most
-    `pending_bytes` of input, and one batch, wait for their results.
+    So the first rows come soon even from a Function that takes a second for each, a reader that stops early has computed
+    little more than it took, and later calls are large and many in flight. At most `pending_bytes` of input, and one
+    batch, wait for their results.
     """
 
     def __init__(
@@ -69,31 +73,45 @@ class StageRows:
         self._schema = schema
         self._pending_bytes = pending_bytes
         self._read = read
-        self._chunk_rows = INPUT_ROWS
+        self._chunk_rows = _FIRST_ROWS
+        self._in_flight = 1
+        self._since_grown = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         pending: deque[_Pending] = deque()
-        waiting_bytes, in_flight = 0, 1
+        waiting_bytes = 0
         for batch in self._chunks():
             pending.append(self._asked(batch))
             waiting_bytes += batch.nbytes
             self._read(batch.num_rows, batch.nbytes)
-            while pending and (len(pending) >= in_flight or waiting_bytes > self._pending_bytes):
+            while pending and (len(pending) >= self._in_flight or waiting_bytes > self._pending_bytes):
                 first = pending.popleft()
                 waiting_bytes -= first.nbytes
                 yield self._rows(first)
-                if in_flight < _MOST_IN_FLIGHT:
-                    in_flight += 1
-                else:
-                    self._chunk_rows = min(2 * self._chunk_rows, _MOST_ROWS_AT_ONCE)
+                self._grow(time.monotonic() - first.asked_at)
         while pending:
             yield self._rows(pending.popleft())
 
+    def _grow(self, seconds: float) -> None:
+        """Ask for more from now on, after a batch that took so long from the asking to the taking."""
+        self._since_grown += 1
+        slow = seconds >= _SLOW_SECONDS
+        if (slow or self._chunk_rows >= INPUT_ROWS) and self._in_flight < _MOST_IN_FLIGHT:
+            self._in_flight += 1
+        elif not slow or self._since_grown >= _MOST_IN_FLIGHT:
+            self._chunk_rows = min(2 * self._chunk_rows, _MOST_ROWS_AT_ONCE)
+            self._since_grown = 0
+
     def _chunks(self) -> Iterator[pa.RecordBatch]:
-        """The batches of the input, joined to as many rows as are to be asked for at once."""
+        """The input in batches of as many rows as are to be asked for at once."""
         gathered: list[pa.RecordBatch] = []
         for batch in self._source:
-            gathered.append(batch)
+            rest = batch
+            while gathered == [] and rest.num_rows > self._chunk_rows:
+                rows = self._chunk_rows
+                yield rest.slice(0, rows)
+                rest = rest.slice(rows)
+            gathered.append(rest)
             if sum(each.num_rows for each in gathered) >= self._chunk_rows:
                 yield gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
                 gathered = []
@@ -102,7 +120,7 @@ class StageRows:
 
     def _asked(self, batch: pa.RecordBatch) -> _Pending:
         asked = [_ask(call, batch) for call in self._calls]
-        return _Pending(batch.select(self._carried), asked, batch.nbytes)
+        return _Pending(batch.select(self._carried), asked, batch.nbytes, time.monotonic())
 
     def _rows(self, pending: _Pending) -> pa.RecordBatch:
         values = [
@@ -124,6 +142,7 @@ class _Pending:
     carried: pa.RecordBatch
     asked: list[_Asked]
     nbytes: int
+    asked_at: float
 
 
 def _ask(call: StageCall, batch: pa.RecordBatch) -> _Asked:

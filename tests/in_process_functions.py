@@ -110,6 +110,10 @@ class InProcessRun:
         """What was computed for all readings."""
         return {fold(name): Spent(self._source.batches[name], rows) for name, rows in self._source.rows.items()}
 
+    def interrupted(self) -> str:
+        """Return what to tell whoever interrupts it."""
+        return "Cancelled."
+
     def finished(self, error: BaseException | None) -> None:
         """Note the end."""
         self.error = error

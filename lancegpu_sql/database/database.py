@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -291,7 +291,7 @@ class Database:
 
     # Queries
 
-    def sql(self, text: str, parameters: Sequence[Any] | Mapping[str, Any] | None = None) -> QueryResult:
+    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> QueryResult:
         """Run SQL: queries in DuckDB's, which may call Functions anywhere, and the statements of `docs/sql.md`.
 
         A query reads each table at its latest version; a statement that writes to one is one commit. A text with a
@@ -305,7 +305,7 @@ class Database:
         ----------
         text
             One or more statements.
-        parameters
+        params
             Values for ``?`` or ``$1`` (a sequence) or ``$name`` (a mapping) in the last statement.
 
         Raises
@@ -315,9 +315,18 @@ class Database:
         InvalidQuery
             It does not bind or run.
         """
+        *_, last = self.sql_each(text, params)
+        return last
+
+    def sql_each(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Iterator[QueryResult]:
+        """Run SQL as `sql` does, and yield the result of each statement, which is carried out when it is asked for."""
         # DuckDB and what reads statements are loaded by the first query.
         from lancegpu_sql.database import statements
 
+        services = self._services
+        return statements.run_each(services, self._query_session(), arguments.text(text, "the query"), params)
+
+    def _query_session(self) -> QuerySession:
         tables = self._services.tables
         if self._session is None:
             from lancegpu_sql.database.query_runs import QueryRuns
@@ -326,7 +335,7 @@ class Database:
             self._session = QuerySession(
                 lambda name: tables.open(name) if tables.exists(name) else None, tables.names, QueryRuns(self._services)
             )
-        return statements.run(self._services, self._session, arguments.text(text, "the query"), parameters)
+        return self._session
 
     # Jobs
 

@@ -119,6 +119,16 @@ class QueryJob:
             )
         return found
 
+    def interrupted(self) -> str:
+        """Return what to tell whoever interrupts it."""
+        waiting_on = None if self._job is None else self._job.record.waiting_on
+        if waiting_on is None:
+            return "Cancelled; what the query had computed is not kept."
+        return (
+            f"Cancelled while it waited: {waiting_on.message.rstrip('.')}. A query keeps nothing: run it again when there is "
+            "room. A computed column waits without you: REFRESH COLUMN … WITH (wait = false) leaves it to an agent."
+        )
+
     def finished(self, error: BaseException | None) -> None:
         """End the job, if it has become one."""
         self._error = error

@@ -51,6 +51,9 @@ class QueryRun(Protocol):
     def spent(self) -> Mapping[str, Spent]:
         """Return what workers did so far, by folded name of the Function."""
 
+    def interrupted(self) -> str:
+        """Return what to tell whoever interrupts it: for what it waits, and how to go on."""
+
     def finished(self, error: BaseException | None) -> None:
         """Say that the reading is over, and why where it did not come to its end. Returns when that is known to all."""
 

@@ -209,9 +209,11 @@ class FunctionReading:
             if self._failure is not None:
                 raise self._failure from None
             raise self._told(exc) from exc
-        except BaseException as exc:  # Ctrl-C while waiting
-            self.fail(exc)
-            raise
+        except BaseException as exc:
+            # Ctrl-C while waiting. The last line that Python prints of an error is its text: there the advice is found.
+            told = KeyboardInterrupt(self._run.interrupted()) if isinstance(exc, KeyboardInterrupt) else exc
+            self.fail(told)
+            raise told from None
         if self._failure is not None:  # a TRY caught what is none of its rows' fault
             raise self._failure
         return result

@@ -192,7 +192,7 @@ def test_a_waiting_query_is_cancelled_by_its_result(db: Database):
     assert db.get_job(record.id).status() is JobState.CANCELLED
 
 
-def test_ctrl_c_ends_a_waiting_query(db: Database):
+def test_ctrl_c_ends_a_waiting_query_and_says_for_what_it_waited_and_how_to_go_on(db: Database):
     known = {job.id for job in db.list_jobs()}
 
     def interrupt() -> None:
@@ -201,7 +201,7 @@ def test_ctrl_c_ends_a_waiting_query(db: Database):
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match=r"waited: .*'none'.*run it again.*wait = false"):
         db.sql("SELECT nowhere(text) FROM docs").fetchall()
     thread.join()
     assert newest(db).state is JobState.CANCELLED

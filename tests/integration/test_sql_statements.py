@@ -331,3 +331,40 @@ def test_explain_is_for_queries_and_those_of_statements(db: lg.Database):
         with pytest.raises(InvalidQuery, match="give it the query"):
             db.sql(text)
     assert rows(db, "SELECT count(*) FROM docs") == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT id, size(text) AS n FROM docs",
+        "FROM docs",
+        "INSERT INTO docs VALUES (4, 'd')",
+        "CREATE TABLE other (a INTEGER)",
+        "SHOW TABLES",
+        "DESCRIBE docs",
+        "SHOW FUNCTIONS",
+        "SHOW JOBS",
+        "EXPLAIN SELECT size(text) FROM docs",
+        "SET threads = 2",
+    ],
+)
+def test_every_statement_gives_its_rows_in_every_form(db: lg.Database, text: str, capsys: pytest.CaptureFixture[str]):
+    result = db.sql(text)
+    table = result.to_arrow()
+    assert result.to_reader().read_all().num_rows == len(result.to_pandas()) == len(result.to_polars()) == len(table)
+    assert table.column_names == list(result.to_polars().columns) == result.columns
+    assert len(result.fetchall()) == len(table)
+    result.show()
+    assert result.columns[0] in capsys.readouterr().out
+
+
+def test_values_are_given_as_params(db: lg.Database):
+    assert db.sql("SELECT id FROM docs WHERE text = ?", params=["bb"]).fetchall() == [(2,)]
+    assert db.sql("SELECT id FROM docs WHERE text = $t", params={"t": "bb"}).fetchall() == [(2,)]
+
+
+def test_each_statement_is_carried_out_when_its_result_is_asked_for(db: lg.Database):
+    results = db.sql_each("DELETE FROM docs WHERE id = 1; FROM docs; DELETE FROM docs")
+    assert next(results).fetchall() == [(1,)]
+    assert len(next(results).fetchall()) == 2
+    assert db.open_table("docs").count_rows() == 2

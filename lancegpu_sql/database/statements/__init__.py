@@ -5,6 +5,6 @@ How a statement is read is `sql.statements`' affair, how a query runs is `query`
 
 from __future__ import annotations
 
-from lancegpu_sql.database.statements.running import run
+from lancegpu_sql.database.statements.running import run_each
 
-__all__ = ["run"]
+__all__ = ["run_each"]

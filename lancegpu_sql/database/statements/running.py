@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,10 @@ from lancegpu_sql.sql.statements import model, split
 Carried = Callable[[Context, Any], QueryResult]
 
 
-def run(services: Services, session: QuerySession, text: str, parameters: Parameters | None = None) -> QueryResult:
-    """Run a text of one or more statements; return the result of the last.
+def run_each(
+    services: Services, session: QuerySession, text: str, parameters: Parameters | None = None
+) -> Iterator[QueryResult]:
+    """Run a text of one or more statements; yield the result of each, which is carried out when it is asked for.
 
     A text with a statement that is not understood is refused as a whole. Of several statements those behind one that fails
     are not run; the error says which it was (`statement`, from 1, and the line it begins on).
@@ -36,7 +38,16 @@ def run(services: Services, session: QuerySession, text: str, parameters: Parame
     statements = split(text)
     if not statements:
         raise InvalidQuery("There is no statement to run.")
-    result = None
+    return _each(services, session, text, parameters, statements)
+
+
+def _each(
+    services: Services,
+    session: QuerySession,
+    text: str,
+    parameters: Parameters | None,
+    statements: Sequence[model.Statement],
+) -> Iterator[QueryResult]:
     for number, statement in enumerate(statements, start=1):
         given = parameters if number == len(statements) else None
         try:
@@ -46,8 +57,7 @@ def run(services: Services, session: QuerySession, text: str, parameters: Parame
                 raise
             where = f"Statement {number} of {len(statements)}, at line {statement.place.line}"
             raise type(exc)(f"{where}: {exc.message}", **{**exc.facts, "statement": number}) from exc
-    assert result is not None
-    return result
+        yield result
 
 
 def carry_out(context: Context) -> QueryResult:

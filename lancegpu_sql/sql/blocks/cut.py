@@ -10,7 +10,15 @@ from typing import Literal
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import CLAUSES, REF, Block
-from lancegpu_sql.sql.blocks.kinds import function_name, is_aggregate, is_marker, is_star, own_nodes, same_key
+from lancegpu_sql.sql.blocks.kinds import (
+    GROUPINGS,
+    function_name,
+    is_aggregate,
+    is_marker,
+    is_star,
+    own_nodes,
+    same_key,
+)
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 from lancegpu_sql.sql.blocks.occurrences import Occurrence, grouping_of, in_groups, key_of, mask_of, occurrences
 from lancegpu_sql.sql.stages import PlannedCall, Stage
@@ -212,7 +220,7 @@ class _Cutter:
         if self._wanted.level == "windows":
             return isinstance(node, exp.Window) and isinstance(node.this, exp.Expr)
         if self._wanted.level == "groups" and not isinstance(node, (exp.Literal, exp.Ordered)):
-            grouping = function_name(node) in {"grouping", "grouping_id"}
+            grouping = function_name(node) in GROUPINGS
             return is_aggregate(node) or grouping or (bool(self._keys) and same_key(node) in self._keys)
         return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -10,12 +11,27 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 
 _NULLS = "lancegpu_nulls"
+# Whose arguments are not all evaluated, or that stand for other than one value.
+_UNDERSTOOD = ("COALESCE", "IFNULL", "IF", "TRY", "UNNEST", "COLUMNS")
+# Whose arguments are written with words between them.
+_WITH_SYNTAX = frozenset({"CAST", "TRY_CAST", "EXTRACT", "SUBSTRING", "TRIM", "POSITION", "OVERLAY"})
 
 
 class Written(DuckDB):
-    """Keeps NULLS FIRST and NULLS LAST where they are written, and only there: settings say what holds elsewhere."""
+    """Keeps functions under the names that they are called by, which sqlglot exchanges for its own.
+
+    And keeps NULLS FIRST and NULLS LAST where they are written, and only there: settings say what holds elsewhere.
+    """
+
+    def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
+        return path
 
     class Parser(DuckDBParser):
+        FUNCTIONS: ClassVar = {name: DuckDBParser.FUNCTIONS[name] for name in _UNDERSTOOD}
+        FUNCTION_PARSERS: ClassVar = {
+            name: parser for name, parser in DuckDBParser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
+        }
+
         def _parse_ordered(self, parse_method: Callable[[], exp.Expr | None] | None = None) -> exp.Ordered | None:
             ordered = super()._parse_ordered(parse_method)
             if ordered is not None and self._index > 1:

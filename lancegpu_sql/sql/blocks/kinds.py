@@ -30,6 +30,8 @@ _VOLATILE = """
 """
 AGGREGATES = frozenset(_AGGREGATES.split())
 VOLATILE = frozenset(_VOLATILE.split())
+# What tells groups of several sets apart.
+GROUPINGS = frozenset({"grouping", "grouping_id"})
 # One row of them may become several, or none.
 _EXPANDING = frozenset({"unnest", "unlist", "explode", "generate_subscripts"})
 # They stand around an aggregate and belong to it.
@@ -54,7 +56,7 @@ def own_nodes(node: exp.Expr) -> Iterator[exp.Expr]:
     return node.walk(prune=lambda found: isinstance(found, exp.Query) and found is not node)
 
 
-def function_name(node: exp.Expr) -> str:
+def function_name(node: exp.Expr | None) -> str:
     """The folded name that DuckDB knows a function by; empty for what is none."""
     if isinstance(node, exp.Anonymous):
         return fold(node.name)
@@ -88,7 +90,10 @@ def _of_window(node: exp.Expr) -> bool:
 
 def is_unknown(node: exp.Expr) -> bool:
     """Whether a node calls what neither DuckDB nor the database has: a macro, of which nothing is known."""
-    return isinstance(node, exp.Anonymous) and not is_marker(node) and function_name(node) not in duckdb_names()
+    if not isinstance(node, exp.Anonymous) or is_marker(node) or _of_window(node):
+        return False
+    name = function_name(node)
+    return name not in duckdb_names() and name not in GROUPINGS
 
 
 def is_volatile(node: exp.Expr) -> bool:
@@ -104,7 +109,7 @@ def is_expanding(node: exp.Expr) -> bool:
 def is_star(node: exp.Expr) -> bool:
     """Whether an expression stands for any number of columns; the one of ``count(*)`` does not."""
     return any(
-        isinstance(found, (exp.Star, exp.Columns)) and not isinstance(found.parent, exp.AggFunc)
+        isinstance(found, exp.Columns) or (isinstance(found, exp.Star) and function_name(found.parent) != "count")
         for found in own_nodes(node)
     )
 

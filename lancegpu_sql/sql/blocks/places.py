@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.kinds import is_star
+from lancegpu_sql.sql.blocks.kinds import function_name, is_star
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 from lancegpu_sql.sql.blocks.scopes import AsWritten, tables_named
 from lancegpu_sql.sql.names import fold
@@ -86,7 +86,7 @@ def is_read(select: exp.Select, column: str, tree: exp.Expr) -> bool:
         if id(node) in inside or not isinstance(node, (exp.Star, exp.Columns, exp.Identifier)):
             continue
         if not isinstance(node, exp.Identifier):
-            if not isinstance(node.parent, exp.Count):
+            if function_name(node.parent) != "count":
                 return True
         elif fold(node.name) in names and not _names_source(node, alias):
             return True

@@ -93,7 +93,7 @@ FUNCTION_ALIASES = {
     for line in _ALIASES.strip().splitlines()
     for alias in line.split(": ")[1].split()
 }
-_TYPES = {"TEXT": "VARCHAR", "STRING": "VARCHAR", "BPCHAR": "VARCHAR", "CHAR": "VARCHAR"}
+_TYPES = {"INT128": "HUGEINT", "TEXT": "VARCHAR", "STRING": "VARCHAR", "BPCHAR": "VARCHAR", "CHAR": "VARCHAR"}
 _UNITS = "centuries decades days hours microseconds millennia milliseconds minutes months quarters seconds weeks years"
 _INTERVALS = frozenset(f"to_{unit}" for unit in _UNITS.split())
 _ZERO = {"class": "CONSTANT", "type": "VALUE_CONSTANT", "alias": "", "literal": {"kind": "INTEGER", "text": "0"}}
@@ -122,6 +122,8 @@ def _plain(node: object, *, in_interval: bool = False) -> object:
     }
     if kind == "FUNCTION":
         return _function(plain)
+    if kind == "COLUMN_REF":
+        return {**plain, "column_names": [str(name).lower() for name in plain.get("column_names", [])]}
     if kind == "TYPE":
         name = str(plain.get("type_name", "")).upper()
         return {**plain, "type_name": _TYPES.get(name, name), "qualified_name": None}

@@ -9,6 +9,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from lancegpu_sql.sql.blocks.dialect import Written
 from lancegpu_sql.sql.blocks.kinds import (
     AGGREGATES,
     VOLATILE,
@@ -51,7 +52,7 @@ def test_other_names_of_functions_are_duckdb_s():
 
 
 def expression(text: str) -> exp.Expr:
-    select = sqlglot.parse_one(f"SELECT {text}", dialect="duckdb")
+    select = sqlglot.parse_one(f"SELECT {text}", dialect=Written)
     found = select.expressions[0]
     assert isinstance(found, exp.Expr)
     return found

@@ -14,6 +14,7 @@ HERE = Path(__file__).parent
 BENCHMARKS: dict[str, list[str]] = {
     "apply_throughput.py": [],
     "refresh_speed.py": ["--rounds", "1", "--rows", "100000"],
+    "scheduler.py": ["--schedules", "1000", "--looks", "20"],
 }
 """Each benchmark, and what makes it quick."""
 

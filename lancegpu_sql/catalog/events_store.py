@@ -65,13 +65,16 @@ class EventStore:
 
 def insert_event(connection: sa.Connection, subject: str, draft: EventDraft, job_id: str | None) -> None:
     """Keep an event inside the caller's transaction."""
-    connection.execute(
-        events.insert().values(
-            job_id=job_id,
-            subject=subject,
-            at=utc_now(),
-            kind=draft.kind,
-            message=draft.message,
-            detail=draft.model_dump(mode="json")["detail"],
-        )
-    )
+    connection.execute(events.insert().values(event_columns(subject, draft, job_id)))
+
+
+def event_columns(subject: str, draft: EventDraft, job_id: str | None) -> dict[str, Any]:
+    """Return an event that happens now as the columns of its row."""
+    return {
+        "job_id": job_id,
+        "subject": subject,
+        "at": utc_now(),
+        "kind": draft.kind,
+        "message": draft.message,
+        "detail": draft.model_dump(mode="json")["detail"],
+    }

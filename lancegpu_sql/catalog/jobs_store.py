@@ -41,7 +41,9 @@ class JobStore:
         with self._connection.writing() as connection:
             if connection.execute(sa.select(jobs.c.id).where(jobs.c.id == record.id)).first():
                 raise AlreadyExists(f"Job {record.id} stands in the catalog already.", job_id=record.id)
-            insert_job(connection, record, events)
+            connection.execute(jobs.insert().values(job_columns(record)))
+            for event in events:
+                insert_event(connection, "job", event, record.id)
 
     def job(self, job_id: str) -> JobRecord:
         """Return a job.
@@ -156,7 +158,7 @@ class JobStore:
                 )
             changed = JobRecord.model_validate(dict(present) | changes)
             if changes:
-                columns = _columns(changed, changes.keys())
+                columns = job_columns(changed, changes.keys())
                 connection.execute(jobs.update().where(jobs.c.id == job_id).values(columns))
             for event in events:
                 insert_event(connection, "job", event, job_id)
@@ -239,13 +241,6 @@ class JobStore:
             return list(connection.execute(jobs.delete().where(old).returning(jobs.c.id)).scalars())
 
 
-def insert_job(connection: sa.Connection, record: JobRecord, events: Iterable[EventDraft]) -> None:
-    """Keep a new job and its events inside the caller's transaction."""
-    connection.execute(jobs.insert().values(_columns(record)))
-    for event in events:
-        insert_event(connection, "job", event, record.id)
-
-
 def _job(connection: sa.Connection, job_id: str, *, for_update: bool = False) -> JobRecord:
     query = sa.select(jobs).where(jobs.c.id == job_id)
     row = connection.execute(query.with_for_update() if for_update else query).mappings().one_or_none()
@@ -271,7 +266,7 @@ def _heartbeat(connection: sa.Connection, job_id: str) -> int:
     return found
 
 
-def _columns(record: JobRecord, fields: Collection[str] | None = None) -> dict[str, Any]:
+def job_columns(record: JobRecord, fields: Collection[str] | None = None) -> dict[str, Any]:
     """Return a job's fields as columns: JSON values, and times as times."""
     times = _TIMES if fields is None else _TIMES & set(fields)
     rest = None if fields is None else set(fields) - _TIMES

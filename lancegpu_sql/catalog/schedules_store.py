@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from lancegpu_sql.catalog.connection import CatalogConnection
-from lancegpu_sql.catalog.events_store import insert_event
-from lancegpu_sql.catalog.jobs_store import insert_job
+from lancegpu_sql.catalog.events_store import event_columns, insert_event
+from lancegpu_sql.catalog.jobs_store import job_columns
 from lancegpu_sql.catalog.models import EventDraft, JobState, WaitingOn
 from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schedule_models import (
@@ -38,7 +39,7 @@ class ScheduleStore:
 
     def put_schedule(self, record: ScheduleRecord, event: EventDraft) -> None:
         """Keep a schedule in the place of the one that its subject may have; what is known of its job stays."""
-        told = _columns(record)
+        told = columns_of(record)
         kept = {"job_id", "last_job_id", "last_run", "last_result", "last_error", "streak", "skipped", "waiting_told"}
         again = {name: value for name, value in told.items() if name not in kept}
 
@@ -120,20 +121,15 @@ class ScheduleStore:
         """Change schedules in one transaction; return the subjects of those that were as expected."""
         if not changes:
             return set()
-        done: set[str] = set()
         with self._connection.writing() as connection:
-            for change in changes:
-                as_expected = [_is(schedules.c[name], value) for name, value in change.expected.items()]
-                update = schedules.update().where(schedules.c.subject == change.subject, *as_expected)
-                if not connection.execute(update.values(dict(change.values))).rowcount:
-                    continue
-                done.add(change.subject)
-                if change.job is not None:
-                    insert_job(connection, change.job, change.events)
-                else:
-                    for event in change.events:
-                        insert_event(connection, subject_of_events(change.subject), event, None)
-        return done
+            done = [change for change in changes if _changed(connection, change)]
+            new_jobs = [job_columns(change.job) for change in done if change.job is not None]
+            told = [row for change in done for row in _events(change)]
+            if new_jobs:
+                connection.execute(jobs.insert(), new_jobs)
+            if told:
+                connection.execute(events.insert(), told)
+        return {change.subject for change in done}
 
     def add_schedule_event(self, subject: str, kind: str, message: str) -> None:
         """Keep an event of a schedule's runs."""
@@ -226,11 +222,34 @@ def _scheduled_job(row: dict[str, Any]) -> ScheduledJob:
     )
 
 
-def _columns(record: ScheduleRecord) -> dict[str, Any]:
+def columns_of(record: ScheduleRecord) -> dict[str, Any]:
+    """Return a schedule as the columns of its row."""
     dumped = record.model_dump(mode="json", exclude=set(_TIMES))
     times = {name: getattr(record, name) for name in _TIMES}
     return dumped | times | {"on_change": record.rule.kind == "on_change"}
 
 
-def _is(column: sa.Column[Any], value: Any) -> sa.ColumnElement[bool]:
-    return column.is_(None) if value is None else column == value
+def _changed(connection: sa.Connection, change: ScheduleChange) -> bool:
+    """Change a schedule if it is as expected."""
+    known = tuple((name, value is None) for name, value in change.expected.items())
+    given = {f"expected_{name}": value for name, value in change.expected.items() if value is not None}
+    told = {f"new_{name}": value for name, value in change.values.items()}
+    statement = _update(known, tuple(change.values))
+    return bool(connection.execute(statement, {"of": change.subject, **given, **told}).rowcount)
+
+
+@cache
+def _update(expected: tuple[tuple[str, bool], ...], values: tuple[str, ...]) -> sa.Update:
+    """An update of one row. The same object each time: to build one takes longer than to run it."""
+    as_expected = [
+        schedules.c[name].is_(None) if is_null else schedules.c[name] == sa.bindparam(f"expected_{name}")
+        for name, is_null in expected
+    ]
+    update = schedules.update().where(schedules.c.subject == sa.bindparam("of"), *as_expected)
+    return update.values({name: sa.bindparam(f"new_{name}") for name in values})
+
+
+def _events(change: ScheduleChange) -> list[dict[str, Any]]:
+    if change.job is not None:
+        return [event_columns("job", event, change.job.id) for event in change.events]
+    return [event_columns(subject_of_events(change.subject), event, None) for event in change.events]

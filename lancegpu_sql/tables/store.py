@@ -97,9 +97,10 @@ class TableStore:
 
         Of two equal texts nothing was committed in between. One taken within moments of a commit is another one later.
         """
+        # Agents ask thousands of times a second: paths of pathlib would take longer than the look itself.
         try:
-            changed_ns = (self.path_of(name) / "_versions").stat().st_mtime_ns
-        except OSError:
+            changed_ns = os.stat(f"{self.uri}/{name}{_SUFFIX}/_versions").st_mtime_ns  # noqa: PTH116
+        except (OSError, ValueError):
             return None
         # A file system's clock may tick only every few milliseconds: until it surely has, a next commit might look the same.
         settled = time.time_ns() - changed_ns > _SETTLED_NS

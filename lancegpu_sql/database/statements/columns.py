@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lancegpu_sql.database.columns import add_columns, alter_column, columns_status
+from lancegpu_sql.database.columns import add_columns, alter_column, columns_status, drop_columns
 from lancegpu_sql.database.statements.context import Context, column_of
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.errors import InvalidBinding, InvalidFunction, InvalidQuery
@@ -100,7 +100,7 @@ def drop(context: Context, statement: model.DropColumn) -> QueryResult:
         return context.engine(statement)
     snapshot = context.snapshot(statement.table)
     if not (statement.if_exists and choose(statement.column, snapshot.schema.names) is None):
-        reshaping.drop_columns(snapshot, [column_of(snapshot, statement.column)])
+        drop_columns(context.services, snapshot, [column_of(snapshot, statement.column)])
     return context.done()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.database.statements import changing, columns, functions, jobs, tables
+from lancegpu_sql.database.statements import changing, columns, functions, jobs, schedules, tables
 from lancegpu_sql.database.statements.context import Context
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.result import QueryResult
@@ -116,6 +116,10 @@ _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.RenameColumn: columns.rename,
     model.RefreshColumn: columns.refresh,
     model.ShowColumnsStatus: columns.show_status,
+    model.SetColumnSchedule: schedules.set_column,
+    model.DropColumnSchedule: schedules.drop_column,
+    model.EnableColumnSchedule: schedules.enable_column,
+    model.ShowSchedules: schedules.show,
     model.ShowGpuClasses: jobs.show_gpu_classes,
     model.ShowJobs: jobs.show,
     model.DescribeJob: jobs.describe,

@@ -42,7 +42,7 @@ def create(context: Context, statement: model.CreateTable) -> QueryResult:
         found = context.session.query(f"SELECT {columns} LIMIT 0").to_arrow().schema
         nullable = [each.nullable for each in statement.columns]
         schema = pa.schema([_stored(field).with_nullable(empty) for field, empty in zip(found, nullable, strict=True)])
-        context.services.tables.create(_new_name(context, statement.table), schema.empty_table().to_reader(), mode)
+        _create(context, statement.table, schema.empty_table().to_reader(), mode)
     return context.done()
 
 
@@ -61,7 +61,7 @@ def create_as(context: Context, statement: model.CreateTableAs) -> QueryResult:
         result = context.session.query(f"SELECT * FROM (\n{statement.query}\n) LIMIT 0", context.parameters)  # noqa: S608
     with result.to_reader() as reader:
         counted = Counted(_storable(reader, names))
-        context.services.tables.create(_new_name(context, statement.table), counted.reader, mode)
+        _create(context, statement.table, counted.reader, mode)
     return context.count(counted.rows)
 
 
@@ -96,6 +96,7 @@ def drop(context: Context, statement: model.DropTable) -> QueryResult:
     if name is not None:
         context.services.tables.drop(name, missing_ok=statement.if_exists)
         context.services.catalog.drop_proofs_under(proofs_of_table(name))
+        context.services.catalog.drop_schedules_of_table(name)
     return context.done()
 
 
@@ -120,9 +121,14 @@ def _mode(
     return "overwrite"
 
 
-def _new_name(context: Context, name: model.Name) -> str:
-    """The name as it is spelled already, where it is taken."""
-    return context.table_name(name) or name[-1]
+def _create(
+    context: Context, written: model.Name, reader: pa.RecordBatchReader, mode: Literal["create", "overwrite"]
+) -> None:
+    """Create a table, under the name as it is spelled already where it is taken."""
+    name = context.table_name(written) or written[-1]
+    context.services.tables.create(name, reader, mode)
+    if mode == "overwrite":
+        context.services.catalog.drop_schedules_of_table(name)  # its computed columns are gone
 
 
 def _stored(field: pa.Field) -> pa.Field:

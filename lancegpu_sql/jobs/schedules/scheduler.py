@@ -149,8 +149,8 @@ class Scheduler:
         changes: list[ScheduleChange] = []
         for held in due:
             changes.append(self._due(held))
-            if time.monotonic() >= until:
-                break  # tables were opened, which may take its time
+            if held.schedule.rule.kind == "on_change" and time.monotonic() >= until:
+                break  # its table was opened, which may take its time
         self._catalog.change_schedules(changes)
         return len(due) == MOST_AT_ONCE or len(changes) < len(due)
 

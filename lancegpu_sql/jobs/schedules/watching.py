@@ -10,8 +10,8 @@ from lancegpu_sql.catalog.schedule_models import Watched
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
 
-LOOKS = 2000
-"""Schedules looked at in one turn: 10,000 are seen within 5 turns, and a turn takes some milliseconds."""
+LOOKS = 1000
+"""Schedules looked at in one turn: 10,000 are seen within 10 turns, which are 5 s, and a turn takes some milliseconds."""
 
 _DOUBTS = 50
 """Schedules that are read anew in one turn because a source seems to have changed."""

@@ -1,4 +1,4 @@
-"""REFRESH COLUMN, what is shown of columns, GPU classes and jobs, and what is asked of a job."""
+"""REFRESH COLUMN, what is shown of columns, schedules, GPU classes and jobs, and what is asked of a job."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from lancegpu_sql.sql.statements.model import (
     ShowFunctions,
     ShowGpuClasses,
     ShowJobs,
+    ShowSchedules,
     ShowTables,
     Statement,
 )
@@ -31,6 +32,7 @@ SHOWN = (
     "FUNCTIONS",
     "GPU CLASSES",
     "COLUMNS STATUS FOR",
+    "SCHEDULES",
     "JOBS",
     "ERRORS FOR JOB",
     "ERRORS FOR TABLE",
@@ -89,12 +91,13 @@ def _shown(reader: Reader) -> Statement | None:
         reader.keywords("COLUMNS", "STATUS", "FOR")
         reader.accept("TABLE")
         return ShowColumnsStatus(text=text, place=place, table=reader.dotted_name(_TABLE))
-    if reader.accept("JOBS"):
+    if reader.peek().folded in ("JOBS", "SCHEDULES"):
+        what = ShowJobs if reader.take().folded == "JOBS" else ShowSchedules
         if reader.ended:
-            return ShowJobs(text=text, place=place, table=None)
+            return what(text=text, place=place, table=None)
         reader.keywords("FOR")
         reader.accept("TABLE")
-        return ShowJobs(text=text, place=place, table=reader.dotted_name(_TABLE))
+        return what(text=text, place=place, table=reader.dotted_name(_TABLE))
     if reader.sees("EVENTS") and reader.peek(1).kind is not Kind.END:
         reader.keywords("EVENTS", "FOR", "JOB")
         return ShowEvents(text=text, place=place, job=reader.string(_JOB))

@@ -344,6 +344,54 @@ class ShowColumnsStatus(Statement):
     table: Name
 
 
+@dataclass(frozen=True)
+class ScheduleClause:
+    """SCHEDULE EVERY 'span' | CRON 'expression' [TIME ZONE 'zone'] [JITTER 'span'] | ON CHANGE, which has none of them.
+
+    `position` is where it begins in the whole text.
+    """
+
+    every: str | None
+    cron: str | None
+    time_zone: str | None
+    jitter: str | None
+    position: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetColumnSchedule(Statement):
+    """ALTER TABLE t ALTER COLUMN c SET SCHEDULE … [WITH (…)]."""
+
+    table: Name
+    column: str
+    schedule: ScheduleClause
+    options: Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropColumnSchedule(Statement):
+    """ALTER TABLE t ALTER COLUMN c DROP SCHEDULE."""
+
+    table: Name
+    column: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnableColumnSchedule(Statement):
+    """ALTER TABLE t ALTER COLUMN c ENABLE SCHEDULE, or DISABLE SCHEDULE."""
+
+    table: Name
+    column: str
+    enabled: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowSchedules(Statement):
+    """SHOW SCHEDULES [FOR TABLE t]."""
+
+    table: Name | None
+
+
 # GPU classes and jobs
 
 

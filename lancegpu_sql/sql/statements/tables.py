@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lancegpu_sql.sql.statements import schedules
 from lancegpu_sql.sql.statements.functions import version_of
 from lancegpu_sql.sql.statements.model import (
     AddColumn,
@@ -229,6 +230,9 @@ def _call(reader: Reader) -> tuple[str, _Arguments, tuple[tuple[str, Value], ...
 
 def _alter(reader: Reader, table: Name) -> Statement:
     column = reader.name(_COLUMN)
+    scheduled = schedules.alter_column(reader, table, column)
+    if scheduled is not None:
+        return scheduled
     if reader.accept("SET", "FUNCTION"):
         function = reader.name("the name of a Function")
         return SetColumnFunction(
@@ -246,9 +250,10 @@ def _alter(reader: Reader, table: Name) -> Statement:
         return SetColumnType(text=reader.text, place=reader.start, table=table, column=column, type=kind)
     if reader.accept("SET") or reader.peek().folded == "DROP":
         reader.refuse(
-            "Columns keep no default, and stay nullable or not as they were made", expected=("FUNCTION", "TYPE")
+            "Columns keep no default, and stay nullable or not as they were made",
+            expected=("FUNCTION", "TYPE", "SCHEDULE"),
         )
-    return reader.refuse(expected=("SET FUNCTION", "TYPE"))
+    return reader.refuse(expected=("SET FUNCTION", "SET SCHEDULE", "TYPE"))
 
 
 def _drop(reader: Reader, table: Name) -> Statement:

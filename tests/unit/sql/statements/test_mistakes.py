@@ -67,6 +67,10 @@ def test_a_keyword_that_was_nearly_written_is_suggested(text: str, meant: str):
         ("CANCEL JOB x", 1, 12, "the id of a job in quotes"),
         ("INSERT INTO t VALUES (1) RETURNING a", 1, 26, "the end of the statement"),
         ("EXPLAIN (FORMAT xml) FROM t", 1, 17, "JSON"),
+        ("ALTER TABLE t ALTER COLUMN c SET SCHEDULE DAILY", 1, 43, "EVERY"),
+        ("ALTER TABLE t ALTER COLUMN c SET SCHEDULE EVERY DAY", 1, 49, "a span of time, such as '10 minutes'"),
+        ("ALTER TABLE t ALTER COLUMN c SET SCHEDULE ON UPDATE", 1, 46, "CHANGE"),
+        ("ALTER TABLE t ALTER COLUMN c SET SCHEDULE CRON '* * * * *' AT 'UTC'", 1, 60, "the end of the statement"),
     ],
 )
 def test_what_was_expected_is_said_with_the_place(text: str, line: int, column: int, expected: str):

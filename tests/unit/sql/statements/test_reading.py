@@ -116,3 +116,22 @@ def test_constants_of_a_computed_column_are_given_by_name():
 def test_explain_holds_the_statement_it_explains():
     found = one("EXPLAIN (ANALYZE, FORMAT json) FROM t")
     assert (found.analyze, found.format, found.statement.text) == (True, "json", "FROM t")
+
+
+def test_a_schedule_is_read_by_its_parts():
+    found = one("ALTER TABLE t ALTER COLUMN c SET SCHEDULE CRON '0 3 * * *' TIME ZONE 'Europe/Paris' JITTER '1 minute'")
+    clause = found.schedule
+    assert (clause.every, clause.cron, clause.time_zone, clause.jitter) == (
+        None,
+        "0 3 * * *",
+        "Europe/Paris",
+        "1 minute",
+    )
+    assert found.text[clause.position :].startswith("CRON")
+
+
+@pytest.mark.parametrize(
+    "span", ["INTERVAL '10 minutes'", "'10 minutes'", "10 minutes", "INTERVAL 10 minutes", "'10' minutes"]
+)
+def test_a_span_is_written_as_an_interval_or_without_that_word(span: str):
+    assert one(f"ALTER TABLE t ALTER COLUMN c SET SCHEDULE EVERY {span}").schedule.every == "10 minutes"

@@ -1,0 +1,129 @@
+"""SET SCHEDULE, DROP SCHEDULE and SHOW SCHEDULES carried out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+from lancegpu_sql.catalog.schedule_models import ScheduleRule, column_subject
+from lancegpu_sql.database import schedules
+from lancegpu_sql.database.statements.columns import OPTIONS
+from lancegpu_sql.database.statements.context import Context, column_of
+from lancegpu_sql.errors import InvalidInput, InvalidQuery
+from lancegpu_sql.jobs.schedules import rule as rules
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.sql.statements import model
+from lancegpu_sql.sql.statements.fault import fault
+from lancegpu_sql.sql.statements.options import seconds
+
+_TIME = pa.timestamp("us", "UTC")
+_SCHEDULES = pa.schema(
+    [
+        ("schedule", pa.string()),
+        ("kind", pa.string()),
+        ("table", pa.string()),
+        ("columns", pa.list_(pa.string())),
+        ("rule", pa.string()),
+        ("enabled", pa.bool_()),
+        ("state", pa.string()),
+        ("reason", pa.string()),
+        ("last_run", _TIME),
+        ("next_run", _TIME),
+        ("job_id", pa.string()),
+        ("mode", pa.string()),
+        ("rows", pa.int64()),
+        ("streak", pa.int64()),
+        ("error", pa.string()),
+        ("skipped", pa.int64()),
+        ("on_failure", pa.string()),
+        ("on_waiting", pa.string()),
+        ("waiting_limit_seconds", pa.float64()),
+    ]
+)
+_OF_REFRESH = tuple(name for name in OPTIONS if name != "wait")
+_HOOKS = ("on_failure", "on_waiting", "on_waiting_longer_than")
+
+
+def set_column(context: Context, statement: model.SetColumnSchedule) -> QueryResult:
+    """Let a computed column be refreshed by a schedule."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    snapshot = context.snapshot(statement.table)
+    options: dict[str, Any] = context.options(statement.options, (*_OF_REFRESH, *_HOOKS))
+    for name, value in options.items():
+        if (name.endswith("_seconds") or name == "on_waiting_longer_than") and isinstance(value, str):
+            options[name] = seconds(value) if seconds(value) is not None else value
+    on_failure, waits = _hooks(options)
+    schedules.schedule_column(
+        context.services,
+        snapshot,
+        column_of(snapshot, statement.column),
+        rule_of(context, statement.schedule),
+        on_failure=on_failure,
+        on_waiting_longer_than=waits,
+        options=options,
+    )
+    return context.done()
+
+
+def drop_column(context: Context, statement: model.DropColumnSchedule) -> QueryResult:
+    """Forget the schedule of a column."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    schedules.drop_schedule(context.services, _subject(context, statement.table, statement.column))
+    return context.done()
+
+
+def enable_column(context: Context, statement: model.EnableColumnSchedule) -> QueryResult:
+    """Switch the schedule of a column on or off."""
+    if not context.is_ours(statement.table):
+        return context.engine(statement)
+    subject = _subject(context, statement.table, statement.column)
+    schedules.switch_schedule(context.services, subject, enabled=statement.enabled)
+    return context.done()
+
+
+def show(context: Context, statement: model.ShowSchedules) -> QueryResult:
+    """List the schedules."""
+    table = None if statement.table is None else context.table_name(statement.table) or statement.table[-1]
+    return context.rows(_SCHEDULES, [_row(one) for one in schedules.schedule_infos(context.services, table)])
+
+
+def rule_of(context: Context, clause: model.ScheduleClause) -> ScheduleRule:
+    """Return the rule that a clause says.
+
+    Raises
+    ------
+    ParseError
+        It says none; the message shows where.
+    """
+    try:
+        if clause.every is not None:
+            return rules.every(clause.every, clause.jitter)
+        if clause.cron is not None:
+            return rules.cron(clause.cron, clause.time_zone, clause.jitter)
+        return rules.on_change()
+    except InvalidInput as exc:
+        raise fault(context.text, clause.position, exc.message[:1].upper() + exc.message[1:]) from exc
+
+
+def _subject(context: Context, table: model.Name, column: str) -> str:
+    snapshot = context.snapshot(table)
+    return column_subject(snapshot.name, column_of(snapshot, column))
+
+
+def _hooks(options: dict[str, Any]) -> tuple[str | None, tuple[float, str] | None]:
+    """Take who is to be called out of the options. In SQL that is a webhook: a command is set in Python alone."""
+    on_failure, on_waiting, limit = (options.pop(name, None) for name in _HOOKS)
+    if (on_waiting is None) != (limit is None):
+        raise InvalidQuery(
+            "on_waiting and on_waiting_longer_than go together: WITH (on_waiting_longer_than = '10 minutes', on_waiting = "
+            "'https://…')."
+        )
+    return on_failure, None if on_waiting is None else (limit, on_waiting)
+
+
+def _row(info: schedules.ScheduleInfo) -> dict[str, Any]:
+    return asdict(info) | {"state": str(info.state), "columns": list(info.columns)}

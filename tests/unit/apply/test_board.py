@@ -13,6 +13,7 @@ from lancegpu_sql.apply.batches import InputBatch
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.retry import RetryPolicy
 from lancegpu_sql.errors import CallTimeout, RowFailed, WorkerLost
 from lancegpu_sql.placement import Lost
 from lancegpu_sql.workers import CallFailure, CallResult, FunctionLoad
@@ -269,3 +270,95 @@ def test_a_batch_without_rows_sends_what_was_read():
     done(board, hand, take(board, hand))
     # More rows would fit into this call, and the next batch may take its time.
     assert take(board, hand).rows.rows == 10
+
+
+def settle(board: Board, hand: Hand, raising: set[int], killing: set[int], *, names_rows: bool) -> None:
+    """Let a worker meet its first call as a Function would that raises on some numbers and dies of others."""
+    call = next(iter(hand.calls.values()))
+    found = call.rows.arguments.column(0).to_pylist()
+    bad = [index for index, number in enumerate(found) if number in raising]
+    if killing.intersection(found):
+        board.hand_back(hand, KILLED)
+    elif bad:
+        failure = CallFailure("raised", "ValueError: no", "ValueError", "", bad[0] if names_rows else None)
+        board.complete(hand, CallResult(call.id, None, failure, 0.1))
+    else:
+        done(board, hand, call)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.sampled_from(["take", "settle", "lost"])), max_size=200),
+    st.integers(1, 300),
+    st.sets(st.integers(0, 300), max_size=12),
+    st.sets(st.integers(0, 300), max_size=3),
+    st.booleans(),
+)
+def test_whatever_fails_exactly_the_failing_rows_are_null(moves, rows, raising, killing, names_rows):
+    board = board_over(rows, batch_rows=37, batch_size=60, max_worker_losses=1, error_policy="skip")
+    hands = joined(board), joined(board, "worker 2", stays=False)
+    values: dict[int, int | None] = {}
+    steps = [*moves, (False, "lost"), *[(True, "take"), (True, "settle")] * (40 * rows + 400)]
+    for which, move in steps:
+        hand = hands[which]
+        if move == "take":
+            call_if_any(board, hand)
+        elif move == "lost":
+            board.hand_back(hand, KILLED, blamed=False)
+        elif hand.calls:
+            settle(board, hand, raising, killing, names_rows=names_rows)
+        while not board.finished and (out := board.next_done(0)) is not None:
+            assert out.values is not None
+            rows_of = out.rows.tag.column(0).to_pylist()
+            assert (out.failed is not None) == (rows_of[0] in raising | killing)
+            values |= dict(zip(rows_of, out.values.to_pylist(), strict=True))
+        if board.finished:
+            break
+    assert list(values) == list(range(rows))
+    assert values == {number: None if number in raising | killing else number for number in range(rows)}
+
+
+def test_a_call_that_waits_for_its_next_try_holds_up_no_other():
+    board = board_over(10_000, retry=RetryPolicy(attempts=2, backoff_seconds=3600.0))
+    hand = joined(board)
+    warmed_up(board, hand)
+    waiting, other = take(board, hand), take(board, hand)
+    board.complete(hand, CallResult(waiting.id, None, CallFailure("raised", "no", "ValueError"), 0.1))
+    done(board, hand, other)
+    assert take(board, hand).start > other.start
+    assert board.next_done(0) is None
+
+
+def test_what_did_not_fit_into_memory_bounds_the_calls_of_all_workers_of_the_class():
+    board = board_over(10_000)
+    first, second = joined(board), joined(board, "worker 2", stays=False)
+    warmed_up(board, first)
+    call = take(board, first)
+    board.complete(first, CallResult(call.id, None, CallFailure("raised", "", "MemoryError"), 0.1))
+    half = call.rows.rows - call.rows.rows // 2
+    assert (first.fits_rows, second.fits_rows) == (half, half)
+    assert [news.fits_rows for news in board.take_news()] == [half]
+    assert {take(board, first).rows.rows, take(board, second).rows.rows} == {half, call.rows.rows - half}
+
+
+def test_a_call_does_not_go_back_to_the_device_on_which_it_failed_while_there_is_another():
+    board = board_over(10)
+    bad, good = Hand("worker 1", True, places=frozenset({"a"})), Hand("worker 2", False, places=frozenset({"b"}))
+    board.join(bad)
+    board.join(good)
+    call = take(board, bad)
+    error = CallFailure("raised", "RuntimeError: CUDA error: misaligned address", "RuntimeError")
+    board.complete(bad, CallResult(call.id, None, error, 0.1))
+    assert call_if_any(board, bad) is None
+    assert take(board, good) is call
+    assert (bad.spoiled is None, board.avoided_places) == (False, {"a"})
+
+
+def test_while_it_drains_no_call_is_given_out_and_those_that_run_still_count():
+    board = board_over(10_000)
+    hand = joined(board)
+    warmed_up(board, hand)
+    running = take(board, hand)
+    board.drain()
+    assert (board.next_call(hand), board.drained) == (None, False)
+    done(board, hand, running)
+    assert (board.next_done(0), board.drained) == (running, True)

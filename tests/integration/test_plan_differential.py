@@ -13,6 +13,9 @@ import sqlglot
 from hypothesis import HealthCheck, given, reject, settings
 from planned import Bench, Seen, sorted_rows
 
+from lancegpu_sql.sql.blocks.marked import mark
+from lancegpu_sql.sql.blocks.readings import same_reading
+
 _CORPUS = Path(__file__).with_name("plan_corpus")
 
 
@@ -77,6 +80,13 @@ def test_what_cannot_be_cut_is_left_as_it_is(bench: Bench, text: str):
     assert planned.plan.stages == ()
     assert planned.plan.final_sql == text.rstrip(";")
     assert planned.plan.notes
+
+
+@pytest.mark.parametrize("text", queries("read_alike"))
+def test_what_is_written_again_is_read_alike(bench: Bench, text: str):
+    text = text.rstrip(";")
+    marked = mark(text, (), {})
+    assert same_reading(bench.read_tree(text), bench.read_tree(marked.sql(marked.tree))), marked.sql(marked.tree)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])

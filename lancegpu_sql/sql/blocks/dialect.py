@@ -48,6 +48,12 @@ class Written(DuckDB):
             nulls = expression.meta.get(_NULLS)
             return f"{self.sql(expression, 'this')}{direction}{f' NULLS {nulls}' if nulls else ''}"
 
+        def ignorenulls_sql(self, expression: exp.IgnoreNulls) -> str:
+            return f"{self.sql(expression, 'this')} IGNORE NULLS"
+
+        def respectnulls_sql(self, expression: exp.RespectNulls) -> str:
+            return f"{self.sql(expression, 'this')} RESPECT NULLS"
+
 
 def written(node: exp.Expr) -> str:
     """An expression or a query as SQL."""

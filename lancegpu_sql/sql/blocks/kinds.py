@@ -35,7 +35,7 @@ GROUPINGS = frozenset({"grouping", "grouping_id"})
 # One row of them may become several, or none.
 _EXPANDING = frozenset({"unnest", "unlist", "explode", "generate_subscripts"})
 # They stand around an aggregate and belong to it.
-_AROUND_AGGREGATE = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+_AROUND_AGGREGATE = (exp.Filter, exp.WithinGroup)
 
 MARKER = "lancegpu_call_"
 ALONE = "lancegpu_alone"  # in a column's meta: there is one table, whose name before the column says nothing

@@ -171,3 +171,9 @@ SELECT f(a) AS v, (a > 1 OR b > 1) AND id > 2 AS w FROM (SELECT a, b, id, g(a) A
 SELECT f(a) FROM t WHERE COLUMNS('^(id|b)$') > 1;
 SELECT v FROM (SELECT nd(a) AS v, id FROM t) WHERE id > 3;
 SELECT count(v) FROM (SELECT f(a) AS v FROM t WHERE a IS NOT NULL ORDER BY random() LIMIT 4);
+SELECT id, last_value(f(b) IGNORE NULLS) OVER (ORDER BY id, a), lag(f(b), 1 RESPECT NULLS) OVER (ORDER BY id, a) FROM t;
+SELECT id, f(last_value(b IGNORE NULLS) OVER (ORDER BY id, a)) FROM t;
+SELECT f(id), list_transform(l, lambda x, i: x + i), st.p, struct_pack(q := f(a), r := b), MAP {'k': f(b)} FROM t;
+SELECT f(a), count(*), max_by(id, b), list(b ORDER BY id), string_agg(s, '-' ORDER BY id DESC) FROM t GROUP BY f(a);
+SELECT f(id), date_trunc('month', d), json_extract('{"x": 1}', '$.x'), current_date >= d FROM t JOIN v ON t.id = v.k;
+SELECT a, f(last_value(sum(b) IGNORE NULLS) OVER (ORDER BY a)), last_value(f(sum(b)) IGNORE NULLS) OVER (ORDER BY a) FROM t GROUP BY a;

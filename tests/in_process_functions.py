@@ -67,9 +67,9 @@ class InProcessFunctions:
         """Where a Function runs."""
         return Place(version.name, version.version, version.placement.gpu_class)
 
-    def open_run(self, text: str, stop: Callable[[], None]) -> InProcessRun:
+    def open_run(self, text: str, stop: Callable[[], None], rest: Callable[[], None]) -> InProcessRun:
         """Begin a reading."""
-        run = InProcessRun(self, text, stop)
+        run = InProcessRun(self, text, stop, rest)
         self.runs.append(run)
         return run
 
@@ -91,12 +91,15 @@ class InProcessRun:
         Set once the reading is over; `error` then says why, where it was not read to its end.
     """
 
-    def __init__(self, source: InProcessFunctions, text: str, stop: Callable[[], None]) -> None:
+    def __init__(
+        self, source: InProcessFunctions, text: str, stop: Callable[[], None], rest: Callable[[], None]
+    ) -> None:
         self.cancelled = threading.Event()
         self.ended = threading.Event()
         self.error: BaseException | None = None
         self.text = text
         self.stop = stop
+        self.rest = rest
         self.opened: list[str] = []
         self.closed: list[str] = []
         self._source = source
@@ -190,6 +193,7 @@ class ValuesNow:
 
     found: pa.Array | RowFailed
     marked: bool
+    done: bool = True
 
     def result(self) -> pa.Array:
         """One value a row."""

@@ -66,9 +66,9 @@ class QueryRuns:
         named = None if gpu_class is None else gpu_class.name
         return Place(version.name, version.version, named, placement.gpus if placement.gpu else 0)
 
-    def open_run(self, text: str, stop: Callable[[], None]) -> QueryJob:
+    def open_run(self, text: str, stop: Callable[[], None], rest: Callable[[], None]) -> QueryJob:
         """Begin a reading of a query's result."""
-        return QueryJob(self._services.check_open(), text, stop)
+        return QueryJob(self._services.check_open(), text, stop, rest)
 
 
 class QueryJob:
@@ -77,11 +77,12 @@ class QueryJob:
     Few writes are made of it, so that a cheap query on a warm worker stays cheap: one at the beginning, one at the end.
     """
 
-    def __init__(self, services: Services, text: str, stop: Callable[[], None]) -> None:
+    def __init__(self, services: Services, text: str, stop: Callable[[], None], rest: Callable[[], None]) -> None:
         self.cancelled = threading.Event()
         self._services = services
         self._record = JobRecord.new(QUERY, request={"sql": text[:_SHOWN_CHARACTERS]})
         self._stop = stop
+        self._rest = rest
         self._over = threading.Event()
         self._error: BaseException | None = None
         self._job: RunningJob | None = None
@@ -153,6 +154,7 @@ class QueryJob:
         style = self._services.settings.progress
         quiet = (style_for(sys.stderr) if style == "auto" else style) == "quiet"
         while not self._over.wait(_LOOK_SECONDS):
+            self._rest()
             if context.cancelled.is_set():
                 self._stop()
                 if not self._over.wait(_LEAVE_SECONDS):

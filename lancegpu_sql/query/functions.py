@@ -21,6 +21,10 @@ OnError = Literal["raise", "null"]
 class Values(Protocol):
     """The values of rows that were handed to a Function; `lancegpu_sql.apply.calls.Pending` is one."""
 
+    @property
+    def done(self) -> bool:
+        """Whether they are there, or will never be."""
+
     def result(self) -> pa.Array:
         """Return one value a row, in order; blocks until they are there."""
 
@@ -74,7 +78,7 @@ class FunctionSource(Protocol):
     def place(self, version: FunctionVersion) -> Place:
         """Return where a Function runs."""
 
-    def open_run(self, text: str, stop: Callable[[], None]) -> QueryRun:
+    def open_run(self, text: str, stop: Callable[[], None], rest: Callable[[], None]) -> QueryRun:
         """Begin a reading.
 
         Parameters
@@ -83,4 +87,6 @@ class FunctionSource(Protocol):
             The query, for those who look at the job.
         stop
             Called, from any thread, when the job was cancelled.
+        rest
+            Called now and then, from any thread: workers that nobody asks for rows are given back.
         """

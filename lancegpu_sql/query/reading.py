@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import duckdb
@@ -26,24 +29,53 @@ Bind = Callable[["FunctionReading"], Any]
 
 # A Function computes for as many rows as fill it before the first are handed out.
 _STREAMING_BUFFER = "1B"
+_REST_SECONDS = 1.0
 _INTERRUPT_SECONDS = 0.05
 """An interruption that comes between two steps of DuckDB is lost on it, and so is repeated."""
 
 
 class Memos:
-    """The values that readings of one result share: equal arguments are computed once, whoever reads."""
+    """The values that readings of one result share: equal arguments are computed once, whoever reads.
+
+    They are lent to one reading at a time, for another one could not go on with what that one leaves undone.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         self._memos: dict[CallKey, Memo] = {}
+        self._lent: set[CallKey] = set()
         self._lock = threading.Lock()
 
-    def of(self, version: FunctionVersion, on_error: OnError) -> Memo | None:
-        """The values of one Function; None where it is asked anew for each row."""
+    def lend(self, version: FunctionVersion, on_error: OnError) -> Memo | None:
+        """The values of one Function, new ones while others are lent; None where it is asked anew for each row."""
         if not version.deterministic or not self._limit_bytes:
             return None
+        key: CallKey = (version.digest, on_error)
         with self._lock:
-            return self._memos.setdefault((version.digest, on_error), Memo(self._limit_bytes))
+            if key in self._lent:
+                return Memo(self._limit_bytes)
+            self._lent.add(key)
+            return self._memos.setdefault(key, Memo(self._limit_bytes))
+
+    def take_back(self, lent: Iterable[Memo]) -> None:
+        """End what was lent."""
+        with self._lock:
+            known = {id(memo): key for key, memo in self._memos.items()}
+            self._lent -= {known[id(memo)] for memo in lent if id(memo) in known}
+
+
+@dataclass(eq=False)
+class _Open:
+    """A Function that is being computed: what was asked of it, and when it was asked last."""
+
+    calls: FunctionCalls
+    asked: list[Values] = field(default_factory=list)
+    asked_at: float = field(default_factory=time.monotonic)
+
+    def rests(self, now: float) -> bool:
+        """Whether nothing has been asked for a while, and nothing is left to do."""
+        self.asked = [values for values in self.asked if not values.done]
+        return not self.asked and now - self.asked_at >= _REST_SECONDS
 
 
 class FunctionReading:
@@ -78,7 +110,8 @@ class FunctionReading:
     ) -> None:
         self._open_cursor = open_cursor
         self._memos = memos
-        self._calls: dict[CallKey, FunctionCalls] = {}
+        self._open: dict[CallKey, _Open] = {}
+        self._lent: dict[CallKey, Memo | None] = {}
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._streams: list[pa.RecordBatchReader] = []
         self._failure: BaseException | None = None
@@ -87,7 +120,7 @@ class FunctionReading:
         self._lock = threading.Lock()
         self.tally = Tally()
         self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail)
-        self._run = source.open_run(text, self.cancel)
+        self._run = source.open_run(text, self.cancel, self.rest)
         self._aside = Aside("lancegpu query")
         try:
             self._relation = self._do(lambda: bind(self))
@@ -131,24 +164,37 @@ class FunctionReading:
     def submit(self, version: FunctionVersion, on_error: OnError, arguments: pa.RecordBatch) -> Values:
         """Ask a Function for the values of some rows; the first of them ask for a worker."""
         self.tally.asked(fold(version.name), arguments.num_rows, arguments.nbytes)
-        return self._calls_of(version, on_error).submit(arguments)
-
-    def _calls_of(self, version: FunctionVersion, on_error: OnError) -> FunctionCalls:
         key: CallKey = (version.digest, on_error)
         with self._lock:
             if self._failure is not None or self._closed:
                 raise self._failure or Cancelled("The query was closed")
-            if key not in self._calls:
-                memo = self._memos.of(version, on_error)
-                self._calls[key] = self._run.calls(version, on_error=on_error, memo=memo)
-            return self._calls[key]
+            opened = self._open.get(key)
+            if opened is None:
+                if key not in self._lent:
+                    self._lent[key] = self._memos.lend(version, on_error)
+                opened = self._open[key] = _Open(self._run.calls(version, on_error=on_error, memo=self._lent[key]))
+            opened.asked_at = math.inf  # it does not rest before what is asked now is there
+        values = opened.calls.submit(arguments)
+        with self._lock:
+            opened.asked = [*(each for each in opened.asked if not each.done), values]
+            opened.asked_at = time.monotonic()
+        return values
 
     def release(self, version: FunctionVersion, on_error: OnError) -> None:
         """Give the workers of a Function back before the reading ends; one that needs it after all asks anew."""
         with self._lock:
-            calls = self._calls.pop((version.digest, on_error), None)
-        if calls is not None:
-            calls.close()
+            opened = self._open.pop((version.digest, on_error), None)
+        if opened is not None:
+            opened.calls.close()
+
+    def rest(self) -> None:
+        """Give workers back while nobody asks for rows: whoever reads has closed the reader, or is busy otherwise."""
+        now = time.monotonic()
+        with self._lock:
+            resting = [key for key, opened in self._open.items() if opened.rests(now)]
+            given_back = [self._open.pop(key) for key in resting]
+        for opened in given_back:
+            opened.calls.close()
 
     def cancel(self) -> None:
         """End the reading from another thread: it raises `Cancelled`."""
@@ -176,14 +222,15 @@ class FunctionReading:
         complete = self._failure is None and self._aside.idle(0)
         if not complete:
             self._run.cancelled.set()
-        for calls in list(self._calls.values()):
-            calls.close()
+        for opened in list(self._open.values()):
+            opened.calls.close()
         while not self._aside.idle(_INTERRUPT_SECONDS):
             self._interrupt()
         try:
             self._aside.call(self._leave)
         finally:
             self._aside.close()
+            self._memos.take_back(filter(None, self._lent.values()))
             self._run.finished(self._failure)
 
     def _leave(self) -> None:

@@ -123,7 +123,8 @@ class QueryResult:
     def to_reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
         """The rows as a stream, of which only a few batches are in memory at a time.
 
-        The query runs while it is read; closing or dropping the reader ends it, and gives its workers back.
+        The query runs while it is read, and ends when the reader is dropped. Workers are given back a second after
+        whoever reads has closed it, or has paused.
 
         Parameters
         ----------

@@ -216,13 +216,20 @@ def test_a_query_cannot_be_held_nor_gone_on_with(db: Database):
 
 
 def test_closing_a_reader_gives_its_worker_back(db: Database):
+    """Arrow does not tell that a reader was closed, but nobody asks for rows any more."""
     reader = db.sql("SELECT on_one('x' || i) FROM range(10000000) r(i)").to_reader(1000)
     reader.read_next_batch()
     other, _, _ = waiting(db, "SELECT also_on_one(text) FROM docs WHERE id = 1")
     reader.close()
-    del reader
     other.ended()
     assert other.rows == [("A",)]
+
+
+def test_a_reader_that_paused_goes_on_with_another_worker(db: Database):
+    reader = db.sql("SELECT on_one('x' || i) AS v FROM range(20000) r(i)").to_reader(1000)
+    rows = reader.read_next_batch().num_rows
+    assert db.sql("SELECT also_on_one(text) FROM docs WHERE id = 1").fetchall() == [("A",)]
+    assert rows + sum(batch.num_rows for batch in reader) == 20_000
 
 
 def test_a_query_of_a_process_that_died_has_failed(db: Database, folder: Path):

@@ -87,6 +87,20 @@ def takes_all(select: exp.Select, alias: str) -> bool:
     return any(not column.table and fold(column.name) == alias for column in select.find_all(exp.Column))
 
 
+def stars_of(select: exp.Select, alias: str) -> list[exp.Star] | None:
+    """The stars of a block that take a source's columns; None where it may take them in another way."""
+    stars = []
+    for item in select.expressions:
+        star = item.this if isinstance(item, exp.Column) else item
+        if isinstance(star, exp.Star):
+            stars += [star] if star is item or fold(item.table) == alias else []
+        elif is_star(item):
+            return None
+    where = select.args.get("where")
+    row = any(not column.table and fold(column.name) == alias for column in select.find_all(exp.Column))
+    return None if row or (where is not None and is_star(where)) else stars
+
+
 def on_calls(join: exp.Join) -> list[exp.Expr]:
     """The nodes of a join's condition, those of subqueries aside."""
     condition = join.args.get("on")

@@ -23,7 +23,7 @@ from lancegpu_sql.sql.blocks.scopes import AsWritten
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
 from lancegpu_sql.sql.names import quote
-from lancegpu_sql.sql.rules import RULES, Computed, join_sides, push_filters, stored_columns
+from lancegpu_sql.sql.rules import RULES, Computed, join_keys, join_sides, push_filters, stored_columns
 from lancegpu_sql.sql.stages import Describe, QueryPlan, ReadTree, Stage, StoredColumn
 
 _UNREADABLE = (exp.PositionalColumn, exp.Pivot)
@@ -128,6 +128,13 @@ class _Planner:
                         select, Sources(select, written), written, self._tree, self._marked.is_deterministic
                     ):
                         self._note("push_filters: conditions before the calls of a query in FROM")
+                except NotPlanned:
+                    continue
+        for select in _inner_first(self._tree):
+            if select.args.get("joins") and any(map(is_marker, own_nodes(select))):
+                try:
+                    if join_keys(select, Sources(select, written), self._marked, self._names):
+                        self._note("join_keys: calls of a condition that joins, before the join")
                 except NotPlanned:
                     continue
         for select in _inner_first(self._tree):

@@ -10,6 +10,7 @@ from lancegpu_sql.sql.rules.filter_groups import filter_groups
 from lancegpu_sql.sql.rules.filter_rows import filter_rows
 from lancegpu_sql.sql.rules.filter_windows import filter_windows
 from lancegpu_sql.sql.rules.group_rows import group_rows
+from lancegpu_sql.sql.rules.join_keys import join_keys
 from lancegpu_sql.sql.rules.join_sides import join_sides
 from lancegpu_sql.sql.rules.last_rows import last_rows
 from lancegpu_sql.sql.rules.order_rows import order_rows
@@ -19,4 +20,4 @@ from lancegpu_sql.sql.rules.window_rows import window_rows
 
 RULES = (filter_rows, group_rows, filter_groups, window_rows, filter_windows, order_rows, last_rows)
 
-__all__ = ["RULES", "Computed", "join_sides", "push_filters", "stored_columns"]
+__all__ = ["RULES", "Computed", "join_keys", "join_sides", "push_filters", "stored_columns"]

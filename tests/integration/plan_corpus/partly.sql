@@ -14,7 +14,6 @@ SELECT CASE WHEN random() < 2 THEN f(id) END, g(id) FROM t;
 WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT f(n) FROM r WHERE n < 5) SELECT n, g(n) FROM r;
 SELECT f(a) FROM t WHERE id > (SELECT f(3)) AND p(id);
 SELECT id, f(b) FROM t LIMIT f(1);
-SELECT *, f(t.id) FROM t JOIN u ON f(t.id) = u.id;
 SELECT f(t.id) FROM t JOIN u ON h(t.id, u.id) = 33;
 SELECT t.id, f(u.c) FROM t LEFT JOIN u ON CASE WHEN u.c > 10 THEN p(u.c // 10) ELSE true END AND t.id = u.id;
 SELECT 1 AS k, sum(f(a)), nul(count(*)) FROM t GROUP BY 1;

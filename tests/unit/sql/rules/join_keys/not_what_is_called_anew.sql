@@ -1,0 +1,1 @@
+SELECT t.id FROM t, u WHERE nd(t.id) = u.id

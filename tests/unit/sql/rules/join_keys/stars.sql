@@ -1,0 +1,1 @@
+SELECT *, u.* FROM t, u WHERE f(t.id) = u.id

@@ -32,6 +32,7 @@
     ├── JobFailed                    another process's job ended badly
     ├── Cancelled                    someone asked for it
     ├── StillWaiting                 a timeout ended while the job waits or runs on
+    ├── WaitedTooLong                there was no room for a worker within `max_wait_seconds`
     ├── StorageError                 a disk or an object store refused
     └── CatalogError                 the catalog cannot be read or is newer than this release
 """
@@ -231,6 +232,13 @@ class StillWaiting(LanceGpuError):
     """The time given for waiting is over; the job goes on. `waiting_on` says for what it waits."""
 
     http_status = 202
+    retryable = True
+
+
+class WaitedTooLong(LanceGpuError):
+    """There was no room for a worker within `max_wait_seconds`; `gpu_class`, `reason` and `can_be_met` say for what it waited."""
+
+    http_status = 503
     retryable = True
 
 

@@ -98,6 +98,11 @@ class Settings(BaseModel):
     max_worker_losses: Annotated[int, Field(ge=0, le=MOST)] = Field(
         default=3, description="How many workers may die over the same rows before these are blamed."
     )
+    max_wait_seconds: Seconds | None = Field(
+        default=None,
+        description="How long a job may wait for room for a worker at a time; then it fails, and says for what it waited. None: "
+        "however long.",
+    )
     part_target_seconds: Seconds = Field(
         default=30.0,
         description="How long one part should take to compute: about this much work is lost when a process is killed.",

@@ -28,6 +28,8 @@ class ApplyOptions:
         The most workers at a time; None takes as many as are free.
     max_worker_losses
         How many workers may be lost over one call before the call is blamed.
+    max_wait_seconds
+        How long one wait for room for the first worker may last; None means however long.
     call_target_bytes
         About how many bytes of arguments, or of results, one call carries.
     in_flight_calls, in_flight_bytes
@@ -50,6 +52,7 @@ class ApplyOptions:
     call_timeout_seconds: float | None = None
     max_workers: int | None = None
     max_worker_losses: int = 3
+    max_wait_seconds: float | None = None
     call_target_bytes: int = 8 * _MIB
     in_flight_calls: int = 4
     in_flight_bytes: int = 32 * _MIB

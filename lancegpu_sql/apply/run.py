@@ -12,6 +12,7 @@ from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.fleet import Fleet
 from lancegpu_sql.apply.hand import Call
 from lancegpu_sql.apply.options import ApplyOptions
+from lancegpu_sql.apply.patience import Patience
 from lancegpu_sql.apply.watch import ApplyWatch, OneAtATime
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.workers.need import WorkerNeed
@@ -81,6 +82,8 @@ def apply(
         It could not be loaded.
     WorkerLost
         More than `options.max_worker_losses` workers ended over one call, or before they served.
+    WaitedTooLong
+        There was no room for the first worker within `options.max_wait_seconds`.
     Cancelled
         `cancelled` was set, or the pool was closed.
     """
@@ -89,16 +92,23 @@ def apply(
         return
     board = Board(itertools.chain((first,), inputs), need.load, options)
     del first
-    fleet = Fleet(board, need, pool, options, OneAtATime(watch), rows_left)
+    own_class = None if need.gpu_class is None else need.gpu_class.name
+    patience = Patience(options.max_wait_seconds, need.load.function, own_class)
+    fleet = Fleet(board, need, pool, options, OneAtATime(watch, patience), rows_left)
     fleet.start()
     try:
-        yield from _results(board, fleet, cancelled, need, grace_seconds)
+        yield from _results(board, fleet, cancelled, need, grace_seconds, patience)
     finally:
         fleet.stop()
 
 
 def _results(
-    board: Board, fleet: Fleet, cancelled: threading.Event, need: WorkerNeed, grace_seconds: Callable[[], float]
+    board: Board,
+    fleet: Fleet,
+    cancelled: threading.Event,
+    need: WorkerNeed,
+    grace_seconds: Callable[[], float],
+    patience: Patience,
 ) -> Iterator[Computed]:
     last: Computed | None = None
     while not board.finished:
@@ -109,6 +119,7 @@ def _results(
         call = _next_done(board, cancelled)
         if call is None:
             fleet.look(time.monotonic())
+            patience.check(time.monotonic())
         elif call.error is not None:
             raise call.error
         else:

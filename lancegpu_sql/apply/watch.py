@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from lancegpu_sql.apply.patience import Patience
 from lancegpu_sql.placement.request import PlacementEvent
 
 
@@ -71,13 +73,15 @@ class SilentWatch:
 class OneAtATime:
     """Passes everything on to a watch, one thread at a time."""
 
-    def __init__(self, watch: ApplyWatch) -> None:
+    def __init__(self, watch: ApplyWatch, patience: Patience) -> None:
         self._watch = watch
+        self._patience = patience
         self._turn = threading.Lock()
 
     def placement_event(self, event: PlacementEvent) -> None:
         """Pass it on."""
         with self._turn:
+            self._patience.hear(event, time.monotonic())
             self._watch.placement_event(event)
 
     def call_done(self, rows: int, seconds: float, worker: str, log: Iterable[str]) -> None:

@@ -112,6 +112,14 @@ def refresh(
         int | None,
         typer.Option("--max-worker-losses", metavar="COUNT", min=0, help="How many workers the same rows may cost."),
     ] = None,
+    max_wait_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--max-wait-seconds",
+            metavar="SECONDS",
+            help="How long it may wait for room for a worker at a time; then it fails.",
+        ),
+    ] = None,
     no_wait: NoWaitOption = False,
     timeout: TimeoutOption = None,
     db: DbOption = None,
@@ -121,7 +129,7 @@ def refresh(
 
     Rows never computed, rows whose inputs changed and rows of another Function version are computed, and no others.
 
-    A GPU Function waits for room in its GPU class, however long, and says for what it waits. Ctrl-C cancels; so does the
+    A GPU Function waits for room in its GPU class, however long (or for --max-wait-seconds), and says for what it waits. Ctrl-C cancels; so does the
     end of --timeout, with exit status 75. What was finished is kept, and the next refresh uses it. With --no-wait an
     agent of the database does it all.
     """
@@ -144,6 +152,7 @@ def refresh(
         "call_timeout_seconds": call_timeout_seconds,
         "init_timeout_seconds": init_timeout_seconds,
         "max_worker_losses": max_worker_losses,
+        "max_wait_seconds": max_wait_seconds,
     }
     from lancegpu_sql.cli.following import print_queued, print_result, run_to_end
 

@@ -330,8 +330,8 @@ class Table:
             agent serves the database that is said, and the job stays ``queued``.
         **options
             ``batch_size, gpu_class, gpu_count, max_workers, queue, publication_interval_rows, part_target_seconds,
-            call_timeout_seconds, init_timeout_seconds, max_worker_losses, error_policy, max_failed_rows, max_failed_fraction,
-            retry_failed, retry_attempts, retry_backoff_seconds, retry_errors, retry_messages``; see `docs/refresh.md`.
+            call_timeout_seconds, init_timeout_seconds, max_worker_losses, max_wait_seconds, error_policy, max_failed_rows,
+            max_failed_fraction, retry_failed, retry_attempts, retry_backoff_seconds, retry_errors, retry_messages``; see `docs/refresh.md`.
 
         Raises
         ------
@@ -342,6 +342,8 @@ class Table:
         FunctionFailed
             User code is at fault: `RowFailed`, `WrongResult`, `LoadFailed`, `LoadTimeout` or `CallTimeout`.
         WorkerLost, CommitConflict, StorageError
+        WaitedTooLong
+            There was no room for a worker within `max_wait_seconds`, where that is given.
         """
         if not wait:
             return jobs.submit_refresh(self._services, self.name, *self._checked(column, where, options))

@@ -109,6 +109,7 @@ def apply_options(settings: Settings, function: FunctionVersion, options: Refres
         call_timeout_seconds=options.call_timeout_seconds or settings.call_timeout_seconds,
         max_workers=min(given) if given else None,
         max_worker_losses=settings.max_worker_losses if losses is None else losses,
+        max_wait_seconds=options.max_wait_seconds or settings.max_wait_seconds,
         call_target_bytes=settings.call_target_bytes,
         in_flight_calls=settings.in_flight_calls,
         in_flight_bytes=settings.in_flight_bytes,

@@ -87,6 +87,7 @@ class RefreshOptions(BaseModel):
     call_timeout_seconds: Seconds | None = Field(None, description="how long one call of the Function may take")
     init_timeout_seconds: Seconds | None = Field(None, description="how long loading the Function may take")
     max_worker_losses: int | None = Field(None, ge=0, le=MOST, description="how many workers one call may cost")
+    max_wait_seconds: Seconds | None = Field(None, description="how long one wait for room for a worker may last")
 
     @property
     def retry(self) -> RetryPolicy:

@@ -18,7 +18,7 @@ import lancegpu_sql as lg
 from lancegpu_sql import col
 from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database, JobHandle
-from lancegpu_sql.errors import Cancelled, InvalidInput, StillWaiting
+from lancegpu_sql.errors import Cancelled, InvalidInput, StillWaiting, WaitedTooLong
 
 CLASSES = """
 gpu_classes:
@@ -176,6 +176,19 @@ def test_a_class_without_devices_waits_says_so_and_can_be_cancelled(shop: Shop) 
     assert job.status() is JobState.CANCELLED
     assert not shop.calls.take(), "it ran elsewhere"
     assert table.version == version
+
+
+def test_a_job_that_may_wait_only_so_long_fails_and_says_for_what_it_waited(shop: Shop) -> None:
+    job = shop.table("t", noting(shop.calls, gpu=True, gpu_class="none")).refresh_column_async(
+        "y", max_wait_seconds=0.3
+    )
+    with pytest.raises(
+        WaitedTooLong, match=r"longer than 0.3 s \(max_wait_seconds\): .*'none' has no devices"
+    ) as caught:
+        job.wait(PATIENCE_SECONDS)
+    assert (caught.value.gpu_class, caught.value.can_be_met) == ("none", False)  # type: ignore[attr-defined]
+    assert job.status() is JobState.FAILED
+    assert not shop.calls.take(), "it ran elsewhere"
 
 
 def test_a_job_runs_on_a_backup_class_while_its_own_is_full_and_says_so(shop: Shop) -> None:

@@ -103,6 +103,11 @@ class FakeCluster:
         self._note("list", kind, "")
         return self.objects(kind, labels), "1"
 
+    def pages(
+        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
+    ) -> Iterator[tuple[list[Object], str]]:
+        yield self.list(kind, labels=labels, fields=fields, everywhere=everywhere)
+
     def watch(
         self, kind: str, resource_version: str, *, labels: str = "", fields: str = "", everywhere: bool = False
     ) -> Stream:

@@ -30,7 +30,9 @@ _ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a kubelet puts, and renews, the credentials of a pod's service account."""
 
 _CONNECT_SECONDS = 5.0
-_PAGE_ITEMS = 500
+_PAGE_ITEMS = 250
+_CALLS_AT_ONCE = 16
+"""When hundreds of workers end at once, each from a thread of its own, as many connections would cost more than waiting."""
 
 # A server that is gone without a word is noticed: a watch may have nothing to say for minutes.
 _KEEPALIVE_IDLE_SECONDS, _KEEPALIVE_EVERY_SECONDS, _KEEPALIVE_TRIES = 15, 5, 3
@@ -108,6 +110,11 @@ class Cluster(Protocol):
     def delete_all(self, kind: str, labels: str) -> None:
         """Delete all objects that carry the labels, in one call and without reading them."""
 
+    def pages(
+        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
+    ) -> Iterator[tuple[list[JsonObject], str]]:
+        """Yield the objects some at a time, as there may be many; the last version is the one to watch on from."""
+
     def list(
         self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
     ) -> tuple[list[JsonObject], str]:
@@ -145,6 +152,7 @@ class ClusterClient:
     def __init__(self, config: KubernetesConfig, account_folder: Path = _ACCOUNT_FOLDER) -> None:
         self._config = config
         self._account_folder = account_folder
+        self._room = threading.BoundedSemaphore(_CALLS_AT_ONCE)
         self._pace = _Pace(config.queries_per_second, config.query_burst)
         self._lock = threading.Lock()
         self._connection: Any = None
@@ -191,12 +199,11 @@ class ClusterClient:
         """Delete all objects that carry the labels, in one call and without reading them."""
         self._call("DELETE", "deletecollection", kind, query={"labelSelector": labels})
 
-    def list(
+    def pages(
         self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
-    ) -> tuple[list[JsonObject], str]:
-        """Return the objects, and the version to watch on from."""
+    ) -> Iterator[tuple[list[JsonObject], str]]:
+        """Yield the objects some at a time, as there may be many; the last version is the one to watch on from."""
         query = _selection(labels, fields) | {"limit": str(_PAGE_ITEMS)}
-        items: list[JsonObject] = []
         try:
             page = self._call("GET", "list", kind, query=query, everywhere=everywhere)
         except ClusterRefused as exc:
@@ -205,12 +212,23 @@ class ClusterClient:
             self._older ^= {kind}  # the other way, for the calls to come as well
             page = self._call("GET", "list", kind, query=query, everywhere=everywhere)
         while True:
-            items.extend(page.get("items") or ())
             metadata = page.get("metadata") or {}
+            yield list(page.get("items") or ()), metadata.get("resourceVersion", "")
             if not metadata.get("continue"):
-                return items, metadata.get("resourceVersion", "")
+                return
             query["continue"] = metadata["continue"]
             page = self._call("GET", "list", kind, query=query, everywhere=everywhere)
+
+    def list(
+        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
+    ) -> tuple[list[JsonObject], str]:
+        """Return the objects, and the version to watch on from."""
+        items: list[JsonObject] = []
+        version = ""
+        for page, at in self.pages(kind, labels=labels, fields=fields, everywhere=everywhere):
+            items.extend(page)
+            version = at
+        return items, version
 
     def watch(
         self, kind: str, resource_version: str, *, labels: str = "", fields: str = "", everywhere: bool = False
@@ -276,8 +294,9 @@ class ClusterClient:
 
     def _call(self, method: str, verb: str, kind: str, name: str = "", **more: Any) -> JsonObject:
         where = f"{verb} {KINDS[kind].plural}"
-        response = self._send(method, verb, kind, name, **more)
-        body = self._read(response, where)
+        with self._room:
+            response = self._send(method, verb, kind, name, **more)
+            body = self._read(response, where)
         if response.status >= 400:
             raise _refusal(response.status, body, verb, KINDS[kind].plural, response)
         return body
@@ -404,13 +423,26 @@ class ClusterClient:
             (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_EVERY_SECONDS),
             (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_TRIES),
         ]
-        return client.ApiClient(configuration=settings)
+        made = client.ApiClient(configuration=settings)
+        _share_trust(made.rest_client.pool_manager)
+        return made
 
     def _library_error(self) -> type[Exception]:
         from kubernetes.client.exceptions import ApiException
 
         error: type[Exception] = ApiException
         return error
+
+
+def _share_trust(pool: Any) -> None:
+    """Let all connections have one TLS context: by default each reads the certificates anew, and is a megabyte larger."""
+    from urllib3.util.ssl_ import create_urllib3_context
+
+    kept = pool.connection_pool_kw
+    trust = create_urllib3_context(cert_reqs=kept.get("cert_reqs"))
+    if kept.get("ca_certs"):
+        trust.load_verify_locations(kept["ca_certs"])
+    kept["ssl_context"] = trust
 
 
 WATCH_SECONDS = 290

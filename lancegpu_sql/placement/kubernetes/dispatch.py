@@ -9,7 +9,7 @@ from functools import partial
 from lancegpu_sql.errors import ClusterForbidden, PlacementError
 from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge, charge_for
-from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
+from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.fairness import Stage, held_back, wanted
 from lancegpu_sql.placement.kubernetes.follower import Follower
@@ -150,9 +150,8 @@ class Dispatch:
 
     # From the watch's thread.
 
-    def changed(self, uid: str, obj: JsonObject | None) -> None:
+    def changed(self, uid: str, view: PodView | None) -> None:
         """A pod of this database is new, has changed or is gone."""
-        view = None if obj is None else pod_view(obj)
         charge = self._roster.charge_with(uid) if view is None else self._roster.charge_named(view.name)
         if charge is None:
             # Another process's, which may hold what one of ours waits for, or wait for what one of ours holds.

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lancegpu_sql.errors import PlacementError
 
@@ -76,8 +77,7 @@ def await_door(
     Closed
         A door is closed for good, and the others lead nowhere.
     """
-    trust = ssl.create_default_context(cadata=root_pem.decode())
-    trust.set_alpn_protocols(["h2"])
+    trust = _trust(root_pem)
     begun = time.monotonic()
     until = begun + timeout_seconds
     closed: Closed | None = None
@@ -98,6 +98,14 @@ def await_door(
         if closed is not None and all(one.leads_nowhere for one in knocks):
             raise closed
     return None
+
+
+@lru_cache(maxsize=4)
+def _trust(root_pem: bytes) -> ssl.SSLContext:
+    """Return what believes in a placement's certificates; one for all its doors: it is large."""
+    trust = ssl.create_default_context(cadata=root_pem.decode())
+    trust.set_alpn_protocols(["h2"])
+    return trust
 
 
 class _Knocks:

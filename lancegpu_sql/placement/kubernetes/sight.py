@@ -132,9 +132,9 @@ class _Listener:
     def __init__(self, on_change: Callable[[], object]) -> None:
         self._on_change = on_change
 
-    def changed(self, uid: str, obj: JsonObject | None) -> None:
+    def changed(self, uid: str, picture: object) -> None:
         """An object is new, has changed or is gone."""
-        del uid, obj
+        del uid, picture
         self._on_change()
 
     def listed(self) -> None:

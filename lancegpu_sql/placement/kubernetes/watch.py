@@ -22,6 +22,7 @@ _UNKNOWN = 404
 _GONE = 410
 
 Picture = TypeVar("Picture")
+Told = TypeVar("Told", contravariant=True)
 
 
 class Backoff:
@@ -44,10 +45,10 @@ class Backoff:
         self._failures = 0
 
 
-class Audience(Protocol):
+class Audience(Protocol[Told]):
     """Who hears of changes, on the watch's own thread."""
 
-    def changed(self, uid: str, obj: JsonObject | None) -> None:
+    def changed(self, uid: str, picture: Told | None, /) -> None:
         """An object is new or has changed, or, with None, is gone."""
 
     def listed(self) -> None:
@@ -75,7 +76,7 @@ class Watch(Generic[Picture]):
         cluster: Cluster,
         kind: str,
         view: Callable[[JsonObject], Picture],
-        audience: Audience,
+        audience: Audience[Picture],
         *,
         labels: str = "",
         fields: str = "",
@@ -162,12 +163,16 @@ class Watch(Generic[Picture]):
             backoff.reset()
 
     def _list(self) -> None:
-        items, version = self._cluster.list(self._kind, **self._selection)
-        here = {item["metadata"]["uid"]: item for item in items}
+        # Page by page, and only pictures are kept: the objects of a large cluster, all at once, are hundreds of megabytes.
+        here: dict[str, Picture] = {}
+        version = ""
+        for page, at in self._cluster.pages(self._kind, **self._selection):
+            here |= {item["metadata"]["uid"]: self._view(item) for item in page}
+            version = at
         for uid in [uid for uid in self._objects if uid not in here]:
             self._note(uid, None)
-        for uid, item in here.items():
-            self._note(uid, item)
+        for uid, picture in here.items():
+            self._note(uid, picture)
         self._version = version
         self.synced = True
         self._audience.listed()
@@ -180,12 +185,12 @@ class Watch(Generic[Picture]):
             )
         self._version = obj["metadata"]["resourceVersion"]
         if type_ != "BOOKMARK":
-            self._note(obj["metadata"]["uid"], None if type_ == "DELETED" else obj)
+            self._note(obj["metadata"]["uid"], None if type_ == "DELETED" else self._view(obj))
 
-    def _note(self, uid: str, obj: JsonObject | None) -> None:
+    def _note(self, uid: str, picture: Picture | None) -> None:
         with self._lock:
-            if obj is None:
+            if picture is None:
                 self._objects.pop(uid, None)
             else:
-                self._objects[uid] = self._view(obj)
-        self._audience.changed(uid, obj)
+                self._objects[uid] = picture
+        self._audience.changed(uid, picture)

@@ -56,6 +56,9 @@ class FakeCluster:
             raise answer
         return answer
 
+    def pages(self, kind: str, **_: Any) -> Iterator[tuple[list[dict[str, Any]], str]]:
+        yield self.list(kind)
+
     def watch(self, kind: str, resource_version: str, **_: Any) -> FakeStream:
         stream = FakeStream()
         self.watched.put((resource_version, stream))

@@ -67,6 +67,30 @@ class Settings(BaseModel):
         description="The sizes of workers of CPU Functions in pods, smallest first: a name, CPUs and memory. A worker killed "
         "for memory is replaced by one of the next size, and so do later workers of the Function begin.",
     )
+    kubernetes_cpu_node_selector: str | None = Field(
+        default=None,
+        description="The labels of the nodes on which workers of CPU Functions run in pods, as `pool=cpu, disk=fast`. None: "
+        "every node that is not marked as a GPU node.",
+    )
+    kubernetes_gpu_node_labels: str | None = Field(
+        default=None,
+        description="The labels by which GPU nodes are known, as `pool-of-gpus, accelerator`: workers of CPU Functions stay off "
+        "nodes that carry one of them. None: those of NVIDIA's operator and of the large clouds.",
+    )
+    kubernetes_image_pull_grace_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        le=MOST_SECONDS,
+        allow_inf_nan=False,
+        description="How long an image that cannot be pulled is waited for; then the job fails with the registry's message.",
+    )
+    kubernetes_orphan_seconds: Seconds = Field(
+        default=60.0, description="After how long without its owner a worker in a pod ends by itself."
+    )
+    kubernetes_termination_grace_seconds: Count = Field(
+        default=30,
+        description="How long a worker in a pod that must go may take to finish or to hand back the call in flight.",
+    )
     catalog: str | None = Field(
         default=None,
         description="The catalog's place: a path, or a URL of a database. By default a SQLite file in the database's "

@@ -15,7 +15,6 @@ from lancegpu_sql.database.services import PRIVATE_FOLDER, Services
 from lancegpu_sql.errors import InvalidInput, StorageError
 from lancegpu_sql.jobs.housekeeping import prune, settle_dead
 from lancegpu_sql.jobs.runner import JobRunner
-from lancegpu_sql.placement.cpu_ladder import parse_cpu_ladder
 from lancegpu_sql.placement.interface import Placement
 from lancegpu_sql.placement.local import LocalPlacement
 from lancegpu_sql.settings import Settings
@@ -96,16 +95,9 @@ def _placement(settings: Settings) -> Placement:
     if settings.kubernetes_namespace is None:
         return LocalPlacement(runtime_folder=settings.runtime_folder)
     # Loaded where a cluster is used.
-    from lancegpu_sql.placement.kubernetes import KubernetesPlacement
+    from lancegpu_sql.placement.kubernetes import KubernetesPlacement, options_of
 
-    return KubernetesPlacement(
-        settings.kubernetes_namespace,
-        context=settings.kubernetes_context,
-        image=settings.kubernetes_image,
-        service_account=settings.kubernetes_service_account,
-        cpu_rungs=parse_cpu_ladder(settings.kubernetes_cpu_ladder),
-        reach=settings.kubernetes_reach,
-    )
+    return KubernetesPlacement(settings.kubernetes_namespace, **options_of(settings))
 
 
 def _settings(

@@ -5,7 +5,7 @@ JSON that the server speaks. What a worker computes, and when, belongs elsewhere
 """
 
 from lancegpu_sql.placement.cpu_ladder import CpuRung
-from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.config import KubernetesConfig, options_of
 from lancegpu_sql.placement.kubernetes.placement import KubernetesPlacement
 
-__all__ = ["CpuRung", "KubernetesConfig", "KubernetesPlacement"]
+__all__ = ["CpuRung", "KubernetesConfig", "KubernetesPlacement", "options_of"]

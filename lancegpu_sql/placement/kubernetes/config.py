@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.cpu_ladder import CpuRung, check_cpu_ladder, parse_cpu_ladder, rung_named
@@ -25,7 +25,8 @@ ReachChoice = Literal["auto", "direct", "port_forward"]
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
-DEFAULT_CPU_RUNGS = parse_cpu_ladder(Settings().kubernetes_cpu_ladder)
+_DEFAULTS = Settings()
+DEFAULT_CPU_RUNGS = parse_cpu_ladder(_DEFAULTS.kubernetes_cpu_ladder)
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ class KubernetesConfig:
     reach: ReachChoice = "auto"
     python: str = "python"
     worker_port: int = 7861
-    orphan_seconds: float = 60.0
-    termination_grace_seconds: int = 30
-    image_pull_grace_seconds: float = 300.0
+    orphan_seconds: float = _DEFAULTS.kubernetes_orphan_seconds
+    termination_grace_seconds: int = _DEFAULTS.kubernetes_termination_grace_seconds
+    image_pull_grace_seconds: float = _DEFAULTS.kubernetes_image_pull_grace_seconds
     cpu_rungs: tuple[CpuRung, ...] = DEFAULT_CPU_RUNGS
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
@@ -119,3 +120,42 @@ class KubernetesConfig:
     def cpu_rung(self, name: str | None) -> CpuRung:
         """Return the size of CPU workers that has that name; the smallest where there is none, or none is named."""
         return rung_named(self.cpu_rungs, name)
+
+
+def options_of(settings: Settings) -> dict[str, Any]:
+    """Return what the settings say of a placement, as `KubernetesConfig` takes it; where it is, they say beside that.
+
+    Raises
+    ------
+    InvalidPlacement
+        A text that is not written as it should be.
+    """
+    marks = settings.kubernetes_gpu_node_labels
+    return {
+        "context": settings.kubernetes_context,
+        "image": settings.kubernetes_image,
+        "service_account": settings.kubernetes_service_account,
+        "reach": settings.kubernetes_reach,
+        "orphan_seconds": settings.kubernetes_orphan_seconds,
+        "termination_grace_seconds": settings.kubernetes_termination_grace_seconds,
+        "image_pull_grace_seconds": settings.kubernetes_image_pull_grace_seconds,
+        "cpu_rungs": parse_cpu_ladder(settings.kubernetes_cpu_ladder),
+        "cpu_node_selector": _labels(settings.kubernetes_cpu_node_selector or ""),
+        "gpu_node_labels": GPU_NODE_LABELS if marks is None else tuple(_parts(marks)),
+    }
+
+
+def _parts(text: str) -> list[str]:
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def _labels(text: str) -> dict[str, str]:
+    labels = {}
+    for part in _parts(text):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not key or not equals:
+            raise InvalidPlacement(
+                f"{part!r} is no label: the setting kubernetes_cpu_node_selector is as 'pool=cpu, a=b'"
+            )
+        labels[key] = value
+    return labels

@@ -17,9 +17,7 @@ from lancegpu_sql.catalog.row_errors_store import RowErrorStore
 from lancegpu_sql.catalog.schedules_store import ScheduleStore
 
 
-class Catalog(
-    FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, ProofStore, ScheduleStore, RowErrorStore
-):
+class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, ProofStore, ScheduleStore, RowErrorStore):
     """What a database names beside its tables; safe for many threads and processes at once.
 
     Any method raises `CatalogError` where the database refuses: a full disk, missing rights, a lock held too long.

@@ -1,4 +1,4 @@
-"""`agent`: run the queued jobs of a database; `agents`: who does."""
+"""`agent`: run the jobs of a database that are queued or due by a schedule; `agents`: who does."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def agent(
         "127.0.0.1"
     ),
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="COUNT", min=1, help="The most jobs at a time.")
+        int | None,
+        typer.Option("--concurrency", metavar="COUNT", min=1, help="The most jobs at a time that do not wait."),
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Run the queued jobs of a database, until SIGTERM or Ctrl-C.
+    """Run the jobs of a database that are queued, or due by a schedule, until SIGTERM or Ctrl-C.
 
     Jobs whose process is dead are taken over and resumed. At the end, jobs may finish what they are at within the setting
     shutdown_grace_seconds, and are given back; a second signal ends it at once.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lancegpu_sql.cli import agent, classes, demo, functions, jobs, refresh, tables, why
+from lancegpu_sql.cli import agent, classes, demo, functions, jobs, refresh, schedules, tables, why
 from lancegpu_sql.cli.options import DbOption, Invocation, group
 from lancegpu_sql.version import __version__
 
@@ -20,6 +20,8 @@ app.command("columns")(tables.columns)
 app.add_typer(functions.app, name="functions")
 app.add_typer(classes.app, name="classes")
 app.command("refresh")(refresh.refresh)
+app.command("schedules")(schedules.schedules)
+app.add_typer(schedules.app, name="schedule")
 app.add_typer(jobs.app, name="jobs")
 app.command("why")(why.why)
 app.command("agent")(agent.agent)

@@ -442,6 +442,16 @@ class Database:
         """
         self._switch_schedule(schedule, enabled=False)
 
+    def drop_schedule(self, schedule: str) -> None:
+        """Forget a schedule; a refresh that runs or waits goes on.
+
+        Raises
+        ------
+        ScheduleNotFound
+        """
+        name = arguments.text(schedule, "the name of a schedule")
+        schedules.drop_schedule(self._services, schedules.subject_named(self._services, name))
+
     def _switch_schedule(self, schedule: str, *, enabled: bool) -> None:
         subject = schedules.subject_named(self._services, arguments.text(schedule, "the name of a schedule"))
         schedules.switch_schedule(self._services, subject, enabled=enabled)

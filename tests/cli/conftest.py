@@ -68,6 +68,7 @@ def shop() -> Iterator[Path]:
                     {"size": failing_function()(text=col("text"))}
                 )
             db.open_table("reviews").refresh_column("size")
+            db.open_table("new_ones").set_schedule("size", "every 10 minutes")
             with pytest.raises(lg.errors.RowFailed):
                 db.open_table("bad_ones").refresh_column("size")
         yield folder / "db"

@@ -154,3 +154,14 @@ def test_a_job_that_has_ended_is_paused_in_vain(run: Any):
 def test_an_agent_that_cannot_listen_there_says_so(run: Any):
     ran = run("agent", "--port", "1", "--host", "192.0.2.1")
     assert (ran.status, "cannot listen on 192.0.2.1 port 1" in ran.err) == (1, True), ran.err
+
+
+def test_a_schedule_is_set_switched_off_and_on_and_dropped(run: Any):
+    assert run("schedule", "set", "reviews", "size", "cron 0 3 * * * Europe/Paris").status == 0
+    assert run("schedule", "disable", "reviews.size").status == 0
+    assert run("schedules", "reviews", "--json").json[0]["state"] == "disabled"
+    assert run("schedule", "enable", "reviews.size").status == 0
+    assert "cron 0 3 * * * Europe/Paris" in run("schedules", "reviews").out
+    assert run("schedule", "drop", "reviews.size").status == 0
+    assert run("schedules", "reviews", "--json").json == []
+    assert "no schedule of reviews.size" in run("schedule", "drop", "reviews.size").err

@@ -14,7 +14,7 @@ import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobRecord
 from lancegpu_sql.catalog.store import Catalog
 
-LISTS = ["tables", "columns", "functions list", "classes list", "jobs list"]
+LISTS = ["tables", "columns", "functions list", "classes list", "schedules", "jobs list"]
 
 
 @pytest.mark.parametrize("command", LISTS)
@@ -160,3 +160,10 @@ def test_a_job_tells_on_which_gpu_classes_it_ran(run: Any, tmp_path: Path):
         catalog.add_job(record)
     shown = run("jobs", "show", record.id, "--db", str(tmp_path)).out
     assert "GPU class l4 (1 worker), GPU class a100 (1 worker)" in shown
+
+
+def test_schedules_tell_when_they_are_due_and_what_they_wait_for(run: Any):
+    (found,) = run("schedules", "new_ones", "--json").json
+    assert (found["schedule"], found["rule"], found["state"]) == ("new_ones.size", "every 10 minutes", "blocked")
+    assert "start one with lancegpu agent" in found["reason"]
+    assert found["next_run"].endswith("Z")

@@ -89,7 +89,9 @@ def test_what_is_written_again_is_read_alike(bench: Bench, text: str):
     assert same_reading(bench.read_tree(text), bench.read_tree(marked.sql(marked.tree))), marked.sql(marked.tree)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+@settings(
+    max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 @given(text=query_texts.queries())
 def test_a_random_query_gives_the_same(text: str):
     bench = shared_bench()

@@ -18,7 +18,8 @@ from lancegpu_sql.query.explained import Measured, as_text, as_value
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import InPlace, Movable, NeedsToRun, refuse, signatures_of
 from lancegpu_sql.query.kept import kept_used
-from lancegpu_sql.query.reading import FunctionReading, Memos
+from lancegpu_sql.query.memos import Memos
+from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.stages import LOSSLESS, Stages, parameters_for
 from lancegpu_sql.query.state import SessionState

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,11 +20,11 @@ from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.engine import error_for
 from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError, Values
 from lancegpu_sql.query.in_place import CaughtByTry, InPlace, Way
+from lancegpu_sql.query.memos import CallKey, Memos
 from lancegpu_sql.query.tally import Spent, Tally
 from lancegpu_sql.sql.names import fold
 
 Result = TypeVar("Result")
-CallKey = tuple[str, OnError]
 Bind = Callable[["FunctionReading"], Any]
 
 # A Function computes for as many rows as fill it before the first are handed out.
@@ -32,36 +32,6 @@ _STREAMING_BUFFER = "1B"
 _REST_SECONDS = 1.0
 _INTERRUPT_SECONDS = 0.05
 """An interruption that comes between two steps of DuckDB is lost on it, and so is repeated."""
-
-
-class Memos:
-    """The values that readings of one result share: equal arguments are computed once, whoever reads.
-
-    They are lent to one reading at a time, for another one could not go on with what that one leaves undone.
-    """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._memos: dict[CallKey, Memo] = {}
-        self._lent: set[CallKey] = set()
-        self._lock = threading.Lock()
-
-    def lend(self, version: FunctionVersion, on_error: OnError) -> Memo | None:
-        """The values of one Function, new ones while others are lent; None where it is asked anew for each row."""
-        if not version.deterministic or not self._limit_bytes:
-            return None
-        key: CallKey = (version.digest, on_error)
-        with self._lock:
-            if key in self._lent:
-                return Memo(self._limit_bytes)
-            self._lent.add(key)
-            return self._memos.setdefault(key, Memo(self._limit_bytes))
-
-    def take_back(self, lent: Iterable[Memo]) -> None:
-        """End what was lent."""
-        with self._lock:
-            known = {id(memo): key for key, memo in self._memos.items()}
-            self._lent -= {known[id(memo)] for memo in lent if id(memo) in known}
 
 
 @dataclass(eq=False)

@@ -266,3 +266,12 @@ def test_a_fresh_computed_column_is_read_instead_of_a_call(db: Database):
     assert "read from n" in db.sql(explain).fetchall()[0][1]
     table.update(where="id = 1", values={"text": "ccc"})
     assert db.sql("SELECT id FROM stored WHERE size(text) > 1 ORDER BY id").fetchall() == [(1,), (2,)]
+
+
+def test_a_reader_that_is_dropped_leaves_another_of_its_result_alone(db: Database):
+    result = db.sql("SELECT size('x' || i) AS v FROM range(5000) r(i)")
+    one, two = result.to_reader(1000), result.to_reader(1000)
+    rows = two.read_next_batch().num_rows
+    one.read_next_batch()
+    del one
+    assert rows + sum(batch.num_rows for batch in two) == 5000

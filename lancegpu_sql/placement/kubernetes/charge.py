@@ -31,6 +31,7 @@ class Charge:
 
     name: str
     body: dict[str, Any]
+    """Its manifest, until it was made."""
     shape: str
     token: str = field(default_factory=lambda: os.urandom(32).hex(), repr=False)
     uid: str = ""

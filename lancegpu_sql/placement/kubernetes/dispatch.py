@@ -245,6 +245,7 @@ class Dispatch:
         ticket = self._roster.ticket_of(charge)
         if ticket is not None:
             self._mark(ticket)  # it may be for another job by now
+        charge.body = {}  # the cluster has it, and a thousand of them are megabytes
 
     def _mark(self, ticket: KubernetesTicket) -> None:
         if not ticket.is_over:

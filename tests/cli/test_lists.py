@@ -83,6 +83,16 @@ def test_a_failed_job_is_shown_with_the_reason_and_what_happened(run: Any):
     assert run("jobs", "show", job["id"], "--json").json["events"][-1]["kind"] == "failed"
 
 
+def test_why_a_job_failed_is_told_by_owner_and_pattern_with_an_example(run: Any):
+    job = run("jobs", "list", "--table", "bad_ones", "--state", "failed", "--json").json[0]["id"]
+    told = run("jobs", "errors", job).out
+    assert "user" in told
+    assert "ValueError: that is no text for me" in told
+    assert "user" in run("jobs", "errors", job, "--each").out
+    (error,) = run("jobs", "errors", job, "--json").json["errors"]
+    assert (error["owner"], error["arguments"]) == ("user", {"text": "boom"})
+
+
 def test_the_log_holds_what_user_code_printed(run: Any):
     job = run("jobs", "list", "--table", "reviews", "--json").json[-1]
     assert sorted(run("jobs", "log", job["id"]).out.split()) == ["None", "bad", "good", *["measured"] * 3]

@@ -296,6 +296,19 @@ def test_why_a_job_failed_is_shown(db: lg.Database):
     assert error["row_id"] == db.open_table("docs").to_arrow(["_rowid"], where="id = 2")["_rowid"][0].as_py()
 
 
+def test_rows_that_failed_are_shown_for_the_job_and_for_the_table(db: lg.Database):
+    db.sql(MADE.format("def f(x): return 1 // (x - 2)", "").replace("CREATE", "CREATE OR REPLACE"))
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (f(id))")
+    (done,) = records(db, "REFRESH COLUMN n ON docs WITH (error_policy = 'skip', retry_backoff_seconds = '1s')")
+    assert done["rows_failed"] == 1
+    (error,) = records(db, f"SHOW ERRORS FOR JOB '{done['job_id']}'")
+    assert (error["type"], error["owner"], error["tries"]) == ("ZeroDivisionError", "user", 1)
+    for statement in ("SHOW ERRORS FOR TABLE docs", "SHOW ERRORS FOR TABLE docs COLUMN n"):
+        assert records(db, statement) == [{"column": "n", **error}]
+    with pytest.raises(ColumnNotFound):
+        db.sql("SHOW ERRORS FOR TABLE docs COLUMN text")
+
+
 # Texts
 
 

@@ -48,6 +48,12 @@ class Written(DuckDB):
             nulls = expression.meta.get(_NULLS)
             return f"{self.sql(expression, 'this')}{direction}{f' NULLS {nulls}' if nulls else ''}"
 
+        def not_sql(self, expression: exp.Not) -> str:
+            tested = expression.this
+            if isinstance(tested, exp.Is) and isinstance(tested.expression, exp.Null):
+                return f"{self.sql(tested, 'this')} IS NOT NULL"
+            return super().not_sql(expression)
+
         def ignorenulls_sql(self, expression: exp.IgnoreNulls) -> str:
             return f"{self.sql(expression, 'this')} IGNORE NULLS"
 

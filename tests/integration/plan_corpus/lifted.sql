@@ -184,3 +184,5 @@ SELECT f(id), list_transform(l, lambda x, i: x + i), st.p, struct_pack(q := f(a)
 SELECT f(a), count(*), max_by(id, b), list(b ORDER BY id), string_agg(s, '-' ORDER BY id DESC) FROM t GROUP BY f(a);
 SELECT f(id), date_trunc('month', d), json_extract('{"x": 1}', '$.x'), current_date >= d FROM t JOIN v ON t.id = v.k;
 SELECT a, f(last_value(sum(b) IGNORE NULLS) OVER (ORDER BY a)), last_value(f(sum(b)) IGNORE NULLS) OVER (ORDER BY a) FROM t GROUP BY a;
+WITH q AS (SELECT CASE WHEN x.a <> 0 AND x.c IS NOT NULL THEN picky(x.a) END FROM u AS x) SELECT * FROM q;
+SELECT f(a) FROM t WHERE NOT b IS NULL AND NOT (s IS NULL) AND (NOT p(b)) IS NOT NULL;

@@ -38,12 +38,15 @@ class InProcessFunctions:
         How many rows, and batches, each Function computed.
     runs
         Every reading of a result that began.
+    called
+        Set with the first row that is computed.
     """
 
     memo_bytes: int = 64 * 1024 * 1024
     rows: Counter[str] = field(default_factory=Counter)
     batches: Counter[str] = field(default_factory=Counter)
     runs: list[InProcessRun] = field(default_factory=list)
+    called: threading.Event = field(default_factory=threading.Event)
     _known: dict[str, FunctionVersion] = field(default_factory=dict)
     _loaded: dict[str, LoadedFunction] = field(default_factory=dict)
 
@@ -77,6 +80,7 @@ class InProcessFunctions:
         """Call a Function with a batch."""
         self.rows[version.name] += arguments.num_rows
         self.batches[version.name] += 1
+        self.called.set()
         return self._loaded[version.digest].call(arguments)
 
 

@@ -45,12 +45,18 @@ class Aside:
         self._thread = threading.Thread(target=_work, args=(self._tasks,), name=name, daemon=True)
         self._thread.start()
 
-    def call(self, work: Callable[[], Result]) -> Result:
-        """Do something there, and return its result or raise its error. A signal's exception ends the waiting only."""
+    def call(self, work: Callable[[], Result], meanwhile: Callable[[], None] = lambda: None) -> Result:
+        """Do something there, and return its result or raise its error. A signal's exception ends the waiting only.
+
+        Parameters
+        ----------
+        meanwhile
+            Called here, every tenth of a second until it is done.
+        """
         task = self._last = _Task(work)
         self._tasks.put(task)
         while not task.done.wait(_LISTEN_SECONDS):
-            pass
+            meanwhile()
         result: Result = task.outcome()
         return result
 

@@ -64,7 +64,7 @@ class FunctionReading:
     memos
         Of the result.
     bind
-        Makes the relation that is read, in DuckDB's thread.
+        Makes the relation that is read, in DuckDB's thread, when something is first done with it.
     """
 
     computes = True
@@ -92,11 +92,8 @@ class FunctionReading:
         self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail)
         self._run = source.open_run(text, self.cancel, self.rest)
         self._aside = Aside("lancegpu query")
-        try:
-            self._relation = self._do(lambda: bind(self))
-        except BaseException:
-            self.close()
-            raise
+        self._bind: Bind | None = bind
+        self._relation: Any = None
 
     @property
     def cancelled(self) -> threading.Event:
@@ -111,8 +108,15 @@ class FunctionReading:
         LanceGpuError
             What a Function raised comes out as itself.
         """
-        result = self._do(lambda: work(self._relation))
+        result = self._do(lambda: work(self._bound()))
         return self.keep(result) if isinstance(result, pa.RecordBatchReader) else result
+
+    def _bound(self) -> Any:
+        """The relation; stages begin when it is made, so that this must be what can be cancelled, too."""
+        if self._bind is not None:
+            self._relation = self._bind(self)
+            self._bind = None
+        return self._relation
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A further connection for this reading, which is closed with it."""
@@ -217,11 +221,15 @@ class FunctionReading:
             with suppress(duckdb.Error):
                 cursor.interrupt()
 
+    def _interrupt_again(self) -> None:
+        if self._failure is not None:
+            self._interrupt()
+
     def _do(self, work: Callable[[], Result]) -> Result:
         if self._failure is not None:
             raise self._failure
         try:
-            result = self._aside.call(work)
+            result = self._aside.call(work, self._interrupt_again)
         except (duckdb.Error, OSError, LanceGpuError, RuntimeError) as exc:
             if self._failure is not None:
                 raise self._failure from None

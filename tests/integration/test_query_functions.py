@@ -254,6 +254,25 @@ def test_a_reading_is_cancelled_from_another_thread(session: QuerySession, funct
     assert isinstance(functions.runs[-1].error, Cancelled)
 
 
+def test_a_reading_is_cancelled_before_its_first_row_is_there(session: QuerySession, functions: InProcessFunctions):
+    pairs = "range(1000000) a(i), range(1000000) b(j)"
+    result = session.sql(f"SELECT count(*) FROM {pairs} WHERE scaled(i % 9, 2) + j < 0 AND scaled(i % 7, j % 5) > 0")
+    errors: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            result.fetchall()
+        except Cancelled as exc:
+            errors.append(exc)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert functions.called.wait(60)
+    result.cancel()
+    thread.join(60)
+    assert len(errors) == 1
+
+
 def test_a_cancelled_job_ends_its_reading(session: QuerySession, functions: InProcessFunctions):
     reader = session.sql("SELECT size('x' || i) FROM range(100000000) r(i)").to_reader(1000)
     reader.read_next_batch()

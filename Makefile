@@ -35,7 +35,7 @@ format: venv ## write the formatting and what lint can fix
 	@$(PY) -m ruff format .
 	@$(PY) -m ruff check --fix .
 
-bench: venv ## ratios, measured side by side in one run
+bench: venv ## what things cost, beside the bars they must keep
 	@$(PY) benchmarks/run.py
 
 lock: venv ## resolve requirements.lock anew, keeping what still fits

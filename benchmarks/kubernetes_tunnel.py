@@ -8,28 +8,18 @@ The node is a process node: its kubelet is a Python program of the tests, and ca
 ``--real`` takes a real kubelet and containerd, as root.
 """
 
-# ruff: noqa: E402 - the cluster is found beside the tests
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
-TESTS = Path(__file__).parent.parent / "tests"
-sys.path[:0] = [str(TESTS / "kubernetes"), str(TESTS)]
-
-from cluster import build
-from cluster.control_plane import ControlPlane
+from clusters import ControlPlane, ProcessNode, RealNode, control_plane, load_words
 
 from lancegpu_sql.functions.packaging import pack
 from lancegpu_sql.functions.signature import signature_of
@@ -91,30 +81,12 @@ def seconds_for(client: WorkerClient, batch: pa.RecordBatch, calls: int, in_flig
 @contextmanager
 def cluster(*, real: bool) -> Iterator[tuple[ControlPlane, str]]:
     """Start a control plane and a node with two devices; yields the image for its pods as well."""
-    reason = build.why_not()
-    if reason is not None:
-        sys.exit(f"no cluster can be started here: {reason}")
-    build.build(lambda line: print(f"test cluster: {line}", flush=True))
-    folder = Path(tempfile.mkdtemp(prefix="cluster-"))
-    plane = ControlPlane(folder, build.cached())
-    try:
-        plane.start()
-        node: Any
-        if real:
-            from cluster.real_node import RealNode
-
-            node = RealNode(plane, "gpus-1", gpus=2, labels={"pool": "gpus"})
-            image = RealNode.worker_image
-        else:
-            from cluster.process_node import ProcessNode
-
-            node, image = ProcessNode(plane, "gpus-1", gpus=2, labels={"pool": "gpus"}), "worker:benchmark"
+    with control_plane() as plane:
+        kind = RealNode if real else ProcessNode
+        node = kind(plane, "gpus-1", gpus=2, labels={"pool": "gpus"})
         node.wait_ready()
-        yield plane, image
+        yield plane, RealNode.worker_image if real else "worker:benchmark"
         node.close()
-    finally:
-        plane.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def measure(plane: ControlPlane, image: str, rounds: int, calls: int) -> None:
@@ -139,21 +111,23 @@ def measure(plane: ControlPlane, image: str, rounds: int, calls: int) -> None:
         one_of_them.close()
     direct, tunnel = (statistics.median(rates[way]) for way in WAYS)
     print(
-        f"calls of 4 MiB, both directions: direct {direct:.0f} MB/s; port-forward {tunnel:.0f} MB/s ({direct / tunnel:.1f} x slower)"
+        f"  calls of 4 MiB, both directions: direct {direct:.0f} MB/s; port-forward {tunnel:.0f} MB/s ({direct / tunnel:.1f} x slower)   bar: none"
     )
     direct, tunnel = (statistics.median(waits[way]) for way in WAYS)
-    print(f"a call of one row: direct {direct:.2f} ms; port-forward {tunnel:.2f} ms")
+    print(f"  a call of one row: direct {direct:.2f} ms; port-forward {tunnel:.2f} ms")
 
 
 def main() -> None:
     """Measure on a cluster of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=50, help="calls of 4 MiB in a round")
+    parser.add_argument("--calls", type=int, default=25, help="calls of 4 MiB in a round")
     parser.add_argument("--real", action="store_true", help="a real kubelet and containerd; needs root")
     chosen = parser.parse_args()
     with cluster(real=chosen.real) as (plane, image):
-        print(f"node: {'kubelet and containerd' if chosen.real else 'a process node of the tests'}")
+        print(
+            f"{load_words()}; {'kubelet and containerd' if chosen.real else 'a process node of the tests'}", flush=True
+        )
         measure(plane, image, chosen.rounds, chosen.calls)
 
 

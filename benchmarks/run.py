@@ -1,4 +1,6 @@
-"""All benchmarks, one after the other; each prints ratios measured side by side in one run.
+"""All benchmarks, one after the other; each prints what it measured beside its bars.
+
+Those of clusters need Go, as their tests do, and say so in one line where there is none.
 
 `make bench`, or `python benchmarks/run.py [--quick]`: quick takes fewer rounds and rows, to see that all of it works.
 """
@@ -15,6 +17,9 @@ BENCHMARKS: dict[str, list[str]] = {
     "apply_throughput.py": [],
     "refresh_speed.py": ["--rounds", "1", "--rows", "100000"],
     "scheduler.py": ["--schedules", "1000", "--looks", "20"],
+    "kubernetes_start.py": ["--rounds", "1"],
+    "kubernetes_tunnel.py": ["--rounds", "1", "--calls", "10"],
+    "kubernetes_scale.py": ["--nodes", "50", "--pods", "100"],
 }
 """Each benchmark, and what makes it quick."""
 

@@ -95,7 +95,7 @@ def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(folde
         for table in tables:
             eventually(lambda table=table: is_right(table))
         until, killed_at = time.monotonic() + SECONDS, time.monotonic()
-        while time.monotonic() < until:
+        while time.monotonic() < until or deaths < 3:
             for table in tables:
                 table.update(f"key % 3 = {dice.randrange(3)}", values_sql={"x": "x + 1000"})
             changes += 1
@@ -123,5 +123,4 @@ def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(folde
             check_once_for_each_time(schedule, jobs)
             runs[table.name] = len(jobs)
         print(f"{changes} changes, {deaths} agents killed; refreshes: {runs}")
-        assert deaths >= 2
         assert all(count > 2 for count in runs.values())

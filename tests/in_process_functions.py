@@ -22,9 +22,9 @@ from lancegpu_sql.functions.definition import as_function, define
 from lancegpu_sql.functions.faults import UserCodeError
 from lancegpu_sql.functions.loading import LoadedFunction, load
 from lancegpu_sql.query.explained import Place
+from lancegpu_sql.query.proved import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.sql.names import fold
-from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.tables.snapshot import Snapshot
 
 
@@ -62,7 +62,7 @@ class InProcessFunctions:
         """The Functions by folded name."""
         return self._known
 
-    def stored(self, snapshot: Snapshot) -> Sequence[StoredColumn]:
+    def stored(self, snapshot: Snapshot) -> Sequence[Stored]:
         """No computed column is read instead of a call."""
         return ()
 

@@ -24,12 +24,12 @@ from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.placement.request import PlacementEvent, Ready
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import OnError
+from lancegpu_sql.query.proved import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.need import apply_options, gpu_classes_for
 from lancegpu_sql.refresh.report import Report
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.sql.names import fold
-from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.workers import FunctionLoad, WorkerNeed
 
@@ -55,7 +55,7 @@ class QueryRuns:
         """Return the latest version of each Function, by folded name."""
         return {fold(version.name): version for version in self._services.catalog.functions()}
 
-    def stored(self, snapshot: Snapshot) -> Sequence[StoredColumn]:
+    def stored(self, snapshot: Snapshot) -> Sequence[Stored]:
         """Return the computed columns of a table, which may be read instead of calling their Function."""
         return stored_columns(snapshot, self._services.catalog)
 

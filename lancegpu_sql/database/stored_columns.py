@@ -1,19 +1,23 @@
-"""Which computed columns of a table a query may read instead of calling their Function."""
+"""Which computed columns of a table a query may read instead of calling their Function, and in which rows."""
 
 from __future__ import annotations
 
+import pyarrow as pa
+
+from lancegpu_sql.apply.digest import row_digests
 from lancegpu_sql.catalog.models import ComputedColumn
 from lancegpu_sql.catalog.store import Catalog
-from lancegpu_sql.errors import ColumnNotFound
-from lancegpu_sql.refresh.current import unproven
-from lancegpu_sql.refresh.target import find_target
+from lancegpu_sql.errors import ColumnNotFound, InvalidData
+from lancegpu_sql.query.proved import Proof, Stored
+from lancegpu_sql.refresh.current import Arguments, states, unproven
+from lancegpu_sql.refresh.target import Target, find_target
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.tables.snapshot import Snapshot
 
 
-def stored_columns(snapshot: Snapshot, catalog: Catalog) -> tuple[StoredColumn, ...]:
-    """Return them, fresh or not: whether they are is told by the files alone, so that nothing is read for it.
+def stored_columns(snapshot: Snapshot, catalog: Catalog) -> tuple[Stored, ...]:
+    """Return them: whether they are fresh in all rows is told by the files alone, so that nothing is read for it.
 
     A column of a class with values of its own is none, for a call in a query has no such values; nor is one that shows a
     field of a struct.
@@ -22,17 +26,36 @@ def stored_columns(snapshot: Snapshot, catalog: Catalog) -> tuple[StoredColumn, 
     return tuple(stored for stored in found if stored is not None)
 
 
-def _stored(snapshot: Snapshot, catalog: Catalog, column: ComputedColumn) -> StoredColumn | None:
+def _stored(snapshot: Snapshot, catalog: Catalog, column: ComputedColumn) -> Stored | None:
     if column.bound or column.output_field is not None:
         return None
     try:
         target = find_target(snapshot, column.column)
     except ColumnNotFound:  # another tool dropped one of its inputs
         return None
-    return StoredColumn(
+    doubtful = unproven(snapshot, target, catalog)
+    stored = StoredColumn(
         column=column.column,
         function=fold(column.function),
         version_digest=column.digest,
         inputs=target.inputs,
-        fully_fresh=not unproven(snapshot, target, catalog),
+        fully_fresh=not doubtful,
     )
+    return Stored(stored, _proof(target, frozenset(fragment.id for fragment in doubtful), catalog))
+
+
+def _proof(target: Target, doubtful: frozenset[int], catalog: Catalog) -> Proof | None:
+    """How to tell in which rows the column is fresh; a row that failed is not, for a query calls its Function anew."""
+    function = catalog.find_function(target.declaration.function, target.declaration.digest)
+    if function is None:
+        return None
+    arguments = Arguments(target, function)
+
+    def current(batch: pa.RecordBatch) -> pa.Array:
+        try:
+            present = arguments.of(batch)
+        except InvalidData:  # the calls will say so of the row that they cannot take
+            return pa.repeat(False, batch.num_rows)
+        return pa.array(states(batch.column(target.proof_column), row_digests(present, target.key)).fresh)
+
+    return Proof((*dict.fromkeys(target.inputs), target.proof_column), doubtful, current)

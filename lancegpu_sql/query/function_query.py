@@ -84,7 +84,7 @@ class FunctionQuery:
                 self._text,
                 signatures_of(self._known),
                 describer.columns,
-                {name: self._source.stored(snapshot) for name, snapshot in self._tables.snapshots().items()},
+                self._tables.computed(self._source.stored),
                 describer.read_tree,
             )
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])

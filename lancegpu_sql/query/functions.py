@@ -11,8 +11,8 @@ import pyarrow as pa
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.query.explained import Place
+from lancegpu_sql.query.proved import Stored
 from lancegpu_sql.query.tally import Spent
-from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.tables.snapshot import Snapshot
 
 OnError = Literal["raise", "null"]
@@ -72,7 +72,7 @@ class FunctionSource(Protocol):
     def known(self) -> Mapping[str, FunctionVersion]:
         """Return the latest version of each, by folded name."""
 
-    def stored(self, snapshot: Snapshot) -> Sequence[StoredColumn]:
+    def stored(self, snapshot: Snapshot) -> Sequence[Stored]:
         """Return the computed columns of a table, which may be read instead of calling their Function."""
 
     def place(self, version: FunctionVersion) -> Place:

@@ -46,6 +46,7 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
     def __init__(self, snapshot: Snapshot, row_columns: Sequence[str] = ()) -> None:
         self.name = snapshot.name
         self.snapshot = snapshot
+        self.row_columns = tuple(row_columns)
         self._dataset = snapshot.dataset
         visible = [*snapshot.schema, *(pa.field(name, pa.uint64(), nullable=False) for name in row_columns)]
         self._stored = {field.name: field for field in visible}

@@ -11,9 +11,11 @@ import duckdb
 
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import missing_table
+from lancegpu_sql.query.proved import Stored, proved
 from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import choose, fold
+from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.sql.statement import replace_tables
 from lancegpu_sql.tables.naming import is_table_name
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -119,9 +121,19 @@ class QueryTables:
                 self._prepared = {text: prepared}
                 return relation
 
-    def snapshots(self) -> dict[str, Snapshot]:
-        """The tables that were found so far, by the names that the text has for them."""
-        return {name: table.snapshot for name, table in self._found.items()}
+    def computed(self, stored: Callable[[Snapshot], Sequence[Stored]]) -> dict[str, list[StoredColumn]]:
+        """The computed columns of the tables that were found so far, by the names that the text has for these.
+
+        Relations that prove rows are found from now on, too.
+        """
+        columns: dict[str, list[StoredColumn]] = {}
+        made = self._made()
+        for name, table in list(self._found.items()):
+            taken = [*self._found, *made]
+            columns[name], relation, proved_table = proved(name, table, stored(table.snapshot), taken)
+            if proved_table is not None:
+                self._found[relation] = proved_table
+        return columns
 
     def register(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Make a connection know the tables that were found so far."""

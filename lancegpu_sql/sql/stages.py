@@ -37,8 +37,9 @@ class StoredColumn:
         Whether no row of it is out of date.
     proved, proof
         Where some rows are out of date: a relation with the table's columns in their order and, after them, the boolean
-        column `proof`, which is true for the rows whose value is not out of date. A plan reads it in the table's place
-        and calls the Function for the other rows. None where the engine has no such relation.
+        column `proof`, which is true for the rows whose value is not out of date, beside those of other columns that
+        name the same relation. A plan reads it in the table's place and calls the Function for the other rows. None
+        where the engine has no such relation.
     """
 
     column: str

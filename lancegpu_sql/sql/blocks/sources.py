@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.kinds import is_star, own_nodes
@@ -46,16 +48,20 @@ class Sources:
             owners += [alias] if name in names else []
         return owners[0] if len(owners) == 1 else None
 
-    def read_instead(self, alias: str, relation: str) -> bool:
+    def read_instead(self, alias: str, relation: str, more: Sequence[str]) -> bool:
         """Read another relation, with more columns, under a table's name; False where these would be seen."""
         node = self.nodes[alias]
         if isinstance(node, exp.Table) and node.name == relation:
             return True
         natural = any(fold(join.method or "") == "natural" for join in self._select.args.get("joins") or [])
-        if not isinstance(node, exp.Table) or natural or takes_all(self._select, alias):
+        stars = stars_of(self._select, alias)
+        if not isinstance(node, exp.Table) or natural or (takes_all(self._select, alias) and stars is None):
             return False
         if node.db or "rowid" in mentioned(self._select):
             return False
+        for star in stars or ():
+            hidden = [exp.to_identifier(column, quoted=True) for column in more]
+            star.set("except_", [*(star.args.get("except_") or []), *hidden])
         name = node.alias_or_name
         node.set("this", exp.to_identifier(relation, quoted=True))
         node.set("alias", exp.TableAlias(this=exp.to_identifier(name, quoted=True)))

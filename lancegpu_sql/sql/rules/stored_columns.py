@@ -65,7 +65,8 @@ def _use(
         return [f"stored_columns: {function} is read from {stored.column}"]
     if stored.proved is None or stored.proof is None:
         return [f"not read from {stored.column}: some of its rows are out of date"]
-    if not sources.read_instead(alias, stored.proved):
+    more = [one.proof for one in columns if one.proved == stored.proved and one.proof is not None]
+    if not sources.read_instead(alias, stored.proved, more):
         return [
             f"not read from {stored.column}: some of its rows are out of date, and all columns of its table are taken"
         ]

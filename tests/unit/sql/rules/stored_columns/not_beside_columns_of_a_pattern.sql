@@ -1,0 +1,1 @@
+SELECT COLUMNS('b'), nul(b) FROM docs

@@ -10,6 +10,7 @@ from lancegpu_sql.placement.kubernetes.failing_nodes import (
     FailingNodes,
     keeping_off,
     not_keeping_off,
+    preferring_others,
 )
 from lancegpu_sql.placement.kubernetes.fit import selects
 from lancegpu_sql.placement.kubernetes.views import NodeView, pod_view
@@ -73,3 +74,14 @@ def test_what_the_pod_selects_otherwise_is_known_still():
     kept = pod_view(keeping_off(pod(on_pool("a100")), ["n1"]))
     assert not any(selects(not_keeping_off(kept), node) for node in NODES)
     assert all(selects(not_keeping_off(pod_view(keeping_off(pod(), ["n1", "n2"]))), node) for node in NODES)
+
+
+def test_a_pod_prefers_other_nodes_than_those_whose_device_failed_and_may_stand_there_all_the_same():
+    pod = {"spec": {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}}
+    affinity = preferring_others(pod, {"b", "a"})["spec"]["affinity"]["nodeAffinity"]
+    assert list(affinity) == ["preferredDuringSchedulingIgnoredDuringExecution"]
+    first, added = affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert (first, added["weight"]) == ({"weight": 1}, 100)
+    (expression,) = added["preference"]["matchExpressions"]
+    assert (expression["operator"], expression["values"]) == ("NotIn", ["a", "b"])
+    assert preferring_others(pod, ()) == pod

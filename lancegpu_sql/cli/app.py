@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lancegpu_sql.cli import agent, classes, demo, functions, jobs, refresh, schedules, tables, why
+from lancegpu_sql.cli import agent, classes, demo, functions, jobs, refresh, schedules, sql, tables, why
 from lancegpu_sql.cli.options import DbOption, Invocation, group
 from lancegpu_sql.version import __version__
 
@@ -17,6 +17,7 @@ app = group(
 app.command("init")(tables.init)
 app.command("tables")(tables.list_tables)
 app.command("columns")(tables.columns)
+app.command("sql")(sql.sql)
 app.add_typer(functions.app, name="functions")
 app.add_typer(classes.app, name="classes")
 app.command("refresh")(refresh.refresh)

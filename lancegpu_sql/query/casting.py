@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -52,6 +52,9 @@ def _batches(
     ]
     query = f"SELECT {', '.join(values)} FROM given"  # noqa: S608 - names are quoted, types are DuckDB's own words
     engine = connect()
+    zone = _time_zone(reader.schema.types)
+    if zone is not None:
+        engine.execute(f"SET TimeZone = '{zone}'")
 
     def cast(batch: pa.RecordBatch) -> pa.Table:
         try:
@@ -70,6 +73,18 @@ def _batches(
             yield from cast(batch).cast(schema).to_batches()
     finally:
         engine.close()
+
+
+def _time_zone(types: Iterable[pa.DataType]) -> str | None:
+    """The zone of the session that the rows come from, where they say it."""
+    for kind in types:
+        if pa.types.is_timestamp(kind):
+            found = kind.tz
+        else:
+            found = _time_zone(kind.field(at).type for at in range(kind.num_fields)) if kind.num_fields else None
+        if found is not None:
+            return str(found)
+    return None
 
 
 def _of_column(error: InvalidQuery, names: Sequence[str]) -> InvalidQuery:

@@ -11,6 +11,7 @@ import duckdb
 
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import missing_table
+from lancegpu_sql.query.placed import placed
 from lancegpu_sql.query.proved import Stored, proved
 from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
@@ -111,12 +112,15 @@ class QueryTables:
                 # A table that a view, a macro or a PIVOT names is missed only when it is bound.
                 missing = missing_table(exc)
                 if missing is None or missing in self._found:
-                    raise  # it is missed in another database, whose name stands before it
+                    # Or it is missed in another database, whose name stands before it.
+                    raise self._placed(exc, cursor, text, prepared, parameters) from None
                 changed = self._add(prepared, missing, self._made())
                 if changed is None:
                     raise self._tables.no_table(missing) from exc
                 prepared = changed
                 self.register(cursor)
+            except duckdb.BinderException as exc:
+                raise self._placed(exc, cursor, text, prepared, parameters) from None
             else:
                 self._prepared = {text: prepared}
                 return relation
@@ -142,6 +146,12 @@ class QueryTables:
             if name not in known:
                 cursor.register(name, table)
                 known.add(name)
+
+    def _placed(
+        self, error: duckdb.Error, cursor: duckdb.DuckDBPyConnection, text: str, prepared: str, parameters: Any
+    ) -> duckdb.Error:
+        """The error with its place, unless the text is another than the user's."""
+        return error if self._versions or prepared != text else placed(error, cursor, text, parameters)
 
     def _find(self, text: str, cursor: duckdb.DuckDBPyConnection) -> str:
         """Open the tables that the text names, and return it as it is to be run."""

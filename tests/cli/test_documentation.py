@@ -52,7 +52,7 @@ def test_every_command_has_its_section_and_every_section_its_command():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_of_a_command_is_documented(name: str):
-    told = set(re.findall(r"`(--[a-z-]+)[^`]*`", SECTIONS.get(name, "")))
+    told = set(re.findall(r"`(--?[a-z-]+)[^`]*`", SECTIONS.get(name, "")))
     assert told == options_of(COMMANDS[name])
 
 

@@ -435,13 +435,22 @@ class ClusterClient:
 
 
 def _share_trust(pool: Any) -> None:
-    """Let all connections have one TLS context: by default each reads the certificates anew, and is a megabyte larger."""
+    """Let all connections have one TLS context: by default each reads the certificates anew, and is a megabyte larger.
+
+    It is complete before the first connection, which changes nothing of it any more: that would be no matter for threads.
+    """
     from urllib3.util.ssl_ import create_urllib3_context
 
     kept = pool.connection_pool_kw
     trust = create_urllib3_context(cert_reqs=kept.get("cert_reqs"))
-    if kept.get("ca_certs"):
-        trust.load_verify_locations(kept["ca_certs"])
+    authority, pem = kept.pop("ca_certs", None), kept.pop("ca_cert_data", None)
+    certificate, key = kept.pop("cert_file", None), kept.pop("key_file", None)
+    if authority or pem:
+        trust.load_verify_locations(authority, cadata=pem)
+    else:
+        trust.load_default_certs()
+    if certificate:
+        trust.load_cert_chain(certificate, key)
     kept["ssl_context"] = trust
 
 

@@ -42,11 +42,10 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable(file=owner_stderr)
 
     from lancegpu_sql.workers.desk import Desk
-    from lancegpu_sql.workers.loading import failure_of, load_function
     from lancegpu_sql.workers.output import OutputCapture
     from lancegpu_sql.workers.server import Tls, WorkerService
 
-    desk = Desk(load_function, failure_of, OutputCapture())
+    desk = Desk(lambda load: loading.load_function(load), lambda error: loading.failure_of(error), OutputCapture())
     signal.signal(signal.SIGTERM, lambda *_: desk.retire())
     if on_network:
         heard: Callable[[], None] = Hearing(float(orphan_seconds), desk.retire).heard
@@ -56,6 +55,9 @@ def main(arguments: list[str]) -> int:
         end_with_owner(desk.retire)
         service = WorkerService(f"grpc+unix://{arguments[1]}", token, desk)
     os.write(owner_stdout, b"ready\n")
+    # While the owner finds its way here: what it asks for lies on the desk until somebody sits there.
+    from lancegpu_sql.workers import loading
+
     desk.run()
     del service
     return 0

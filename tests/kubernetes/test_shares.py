@@ -133,6 +133,19 @@ def test_a_worker_is_wanted_by_another_processs_request(place: Place):
     other.next(Ready)
 
 
+def test_of_two_processes_that_ask_at_once_a_classs_limit_lets_the_older_have_its_worker(place: Place):
+    one = GpuClass(name="l4", node_selector={"pool": "l4"}, max_workers=1)
+    places = [place(python=STAND_IN), place(python=STAND_IN)]
+    for placement in places:
+        placement.free_workers(one, 1, 1)  # opens it
+    older, younger = (Asked(placement, request_for(one)) for placement in places)
+    older.next(Ready)
+    while younger.next(Waiting).reason != "max_workers":
+        pass
+    older.release()
+    younger.next(Ready)
+
+
 def test_a_classs_limit_counts_the_workers_of_other_processes(place: Place):
     one = GpuClass(name="l4", node_selector={"pool": "l4"}, max_workers=1)
     mine = Asked(place(python=STAND_IN), request_for(one))

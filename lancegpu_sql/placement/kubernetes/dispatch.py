@@ -11,7 +11,7 @@ from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge, charge_for
 from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
-from lancegpu_sql.placement.kubernetes.fairness import Stage, held_back, wanted
+from lancegpu_sql.placement.kubernetes.fairness import Stage, held_back, over_limit, wanted
 from lancegpu_sql.placement.kubernetes.follower import Follower
 from lancegpu_sql.placement.kubernetes.household import Household
 from lancegpu_sql.placement.kubernetes.lookout import Lookout
@@ -193,9 +193,12 @@ class Dispatch:
             if ticket.is_over:
                 continue
             if name in held:
-                ticket.wait(why_held(ticket, held[name], tickets))
+                ticket.wait(why_held(ticket, held[name], tickets, elsewhere))
             elif ticket.stage is Stage.HELD and ticket.charge.not_before <= time.monotonic():
                 self._begin_if_known(ticket)
+        for name in over_limit(self._roster.standings() + elsewhere):
+            if name in tickets:
+                self._replacing.withdraw(tickets[name])
         chosen = wanted(self._roster.standings() + elsewhere)
         for name, ticket in tickets.items():
             if ticket.stage is Stage.PLACED and not ticket.is_over:
@@ -269,4 +272,6 @@ class Dispatch:
 
 
 def _api_server_away(exc: PlacementError) -> Waiting:
-    return Waiting("api_server", f"{exc.message}; the worker is asked for again as soon as it does")
+    return Waiting(
+        "api_server", f"{exc.message}; the worker is asked for again, with growing pauses, until that can be done"
+    )

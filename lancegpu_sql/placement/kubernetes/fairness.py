@@ -48,13 +48,18 @@ class Standing:
     shape: str = ""
     for_room: bool = True
     idle: bool = False
-    """Its worker is kept warm, and no job uses it. Of other processes' workers that is not known."""
+    """Its worker is kept warm, and no job uses it. Of other processes' workers it is known a moment later."""
     max_workers: int | None = None
 
     @property
     def age(self) -> tuple[float, str]:
         """Sorts the oldest first."""
         return self.asked_at, self.id
+
+    @property
+    def has_pod(self) -> bool:
+        """Whether it has a pod, and keeps it."""
+        return Stage.HELD < self.stage < Stage.LEAVING
 
     @property
     def waits_for_room(self) -> bool:
@@ -95,6 +100,20 @@ def held_back(standings: Iterable[Standing]) -> Mapping[str, Held]:
                 older_count, most_gpus = older_count + 1, max(most_gpus, one.gpus)
                 older += [one.id] if older_count <= MOST_NAMED else []
     return held
+
+
+def over_limit(standings: Iterable[Standing]) -> frozenset[str]:
+    """Return the requests with a pod that their class's limit does not allow, which must give it up unless they serve.
+
+    Two processes that ask in the same moment do not know of each other yet; both then see who is the younger one.
+    """
+    over: set[str] = set()
+    for group in _by_class(standings).values():
+        limits = [one.max_workers for one in group if one.max_workers is not None]
+        if limits:
+            with_pods = sorted((one for one in group if one.has_pod), key=lambda one: one.age)
+            over |= {one.id for one in with_pods[max(limits) :]}
+    return frozenset(over)
 
 
 def wanted(standings: Iterable[Standing]) -> frozenset[str]:

@@ -18,6 +18,10 @@ ASKED_LABEL = f"{OWN_PREFIX}asked-at"
 """How old the request is that a pod is for: processes must agree who comes first."""
 
 
+IDLE_LABEL = f"{OWN_PREFIX}idle"
+"""`true` on a pod whose worker no job uses: other processes that must choose who gives way choose it first."""
+
+
 def asked_text(asked_at: float) -> str:
     """Return a time as a label has it."""
     return f"{max(asked_at, 0.0):.6f}"
@@ -66,7 +70,11 @@ class Marks:
         """Return the change of a pod that makes it say so."""
         told = {OWNER_LABEL: mark.owner, **disruption_annotations(busy=mark.busy)}
         annotations = {key: value for key, value in told.items() if key not in self._kept}
-        labels = {**job_labels(mark.job_id, mark.owner), ASKED_LABEL: asked_text(mark.asked_at)}
+        labels = {
+            **job_labels(mark.job_id, mark.owner),
+            ASKED_LABEL: asked_text(mark.asked_at),
+            IDLE_LABEL: None if mark.busy else "true",
+        }
         return {"metadata": {"labels": labels, "annotations": annotations}}
 
 

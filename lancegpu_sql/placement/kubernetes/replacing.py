@@ -90,6 +90,11 @@ class Replacing:
             self._replace(ticket, "starting", lost.message)
         return True
 
+    def withdraw(self, ticket: KubernetesTicket) -> None:
+        """Take back the pod of a request that must not have one yet, unless it serves."""
+        if not ticket.is_over and ticket.state is not RequestState.READY:
+            self._exchange(ticket, pause=0.0)
+
     def mind_starts(self) -> None:
         """Look for pods that have had their node for too long without serving; the time for a node never counts."""
         for ticket in self._roster.tickets():

@@ -9,7 +9,7 @@ from dataclasses import replace
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.fairness import MOST_NAMED, Held, Stage, Standing
 from lancegpu_sql.placement.kubernetes.household import PLACEMENT_LABEL
-from lancegpu_sql.placement.kubernetes.marks import ASKED_LABEL
+from lancegpu_sql.placement.kubernetes.marks import ASKED_LABEL, IDLE_LABEL
 from lancegpu_sql.placement.kubernetes.names import CLASS_LABEL, JOB_LABEL, label_value
 from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS
 from lancegpu_sql.placement.kubernetes.ticket import ROOM_REASONS, KubernetesTicket
@@ -39,15 +39,20 @@ def standings_elsewhere(pods: Iterable[PodView], tickets: Iterable[KubernetesTic
     return found
 
 
-def why_held(ticket: KubernetesTicket, held: Held, tickets: Mapping[str, KubernetesTicket]) -> Waiting:
+def why_held(
+    ticket: KubernetesTicket, held: Held, tickets: Mapping[str, KubernetesTicket], elsewhere: Iterable[Standing] = ()
+) -> Waiting:
     """Say why a request has no pod yet."""
     gpu_class = ticket.request.gpu_class
     assert gpu_class is not None
-    older = [tickets[one].owner for one in held.older if one in tickets]
+    others = {one.id: _other_owner(one) for one in elsewhere if one.gpu_class == gpu_class.name}
+    named = others | {one: found.owner for one, found in tickets.items()}
+    older = [named[one] for one in held.older if one in named]
     queue = queue_words(held.older_count)
     if held.by_limit:
         number = gpu_class.max_workers or 0
         owners = {one.owner for one in tickets.values() if of_same_class(one, ticket) and one.stage is not Stage.HELD}
+        owners |= set(others.values())
         message = (
             f"GPU class {gpu_class.name!r} allows {number} worker{'' if number == 1 else 's'} at a time, in use by "
             f"{', '.join(sorted(owners)) or 'nobody'}; the worker starts as soon as one ends{queue}"
@@ -95,6 +100,10 @@ def of_same_class(one: KubernetesTicket, other: KubernetesTicket) -> bool:
     )
 
 
+def _other_owner(standing: Standing) -> str:
+    return f"job {standing.job_id} of another process" if standing.job_id else "another process"
+
+
 def _asked_at(view: PodView) -> float:
     try:
         return float(view.labels[ASKED_LABEL])
@@ -115,5 +124,6 @@ def _standing_of(view: PodView, gpu_class: GpuClass) -> Standing:
         asked_at=_asked_at(view),
         stage=stage,
         shape=f"another process's: {view.uid}",
+        idle=view.labels.get(IDLE_LABEL) == "true",
         max_workers=gpu_class.max_workers,
     )

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from lancegpu_sql.placement.kubernetes.fairness import MOST_NAMED, Stage, Standing, held_back, rightful, wanted
+from lancegpu_sql.placement.kubernetes.fairness import (
+    MOST_NAMED,
+    Stage,
+    Standing,
+    held_back,
+    over_limit,
+    rightful,
+    wanted,
+)
 
 
 def standing(name: str, asked_at: float, stage: Stage, **more: Any) -> Standing:
@@ -31,6 +40,16 @@ def test_a_larger_request_that_no_node_can_ever_hold_holds_nobody_up():
 def test_a_class_has_no_more_pods_than_its_limit():
     requests = [standing(name, at, Stage.HELD, max_workers=2) for at, name in enumerate("abc")]
     assert [name for name, held in held_back(requests).items() if held.by_limit] == ["c"]
+
+
+def test_where_two_asked_at_once_beyond_a_limit_the_younger_gives_its_pod_back():
+    requests = [standing("young", 2, Stage.PLACED, max_workers=1), standing("old", 1, Stage.WAITING, max_workers=1)]
+    assert over_limit(requests) == {"young"}
+
+
+def test_what_has_no_pod_or_is_ending_is_not_over_a_limit():
+    requests = [standing("old", 1, Stage.LEAVING), standing("has it", 2, Stage.PLACED), standing("held", 3, Stage.HELD)]
+    assert over_limit([replace(one, max_workers=1) for one in requests]) == frozenset()
 
 
 def test_of_a_long_queue_the_first_are_named_and_all_are_counted():

@@ -12,9 +12,10 @@ from lancegpu_sql.placement import GpuClass
 from lancegpu_sql.placement.kubernetes.charge import charge_for
 from lancegpu_sql.placement.kubernetes.client import JsonObject
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
-from lancegpu_sql.placement.kubernetes.fairness import Stage, Standing
+from lancegpu_sql.placement.kubernetes.fairness import Held, Stage, Standing
 from lancegpu_sql.placement.kubernetes.household import Household
-from lancegpu_sql.placement.kubernetes.standings import standings_elsewhere
+from lancegpu_sql.placement.kubernetes.marks import Mark, Marks
+from lancegpu_sql.placement.kubernetes.standings import standings_elsewhere, why_held
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.kubernetes.views import pod_view
 from lancegpu_sql.placement.merge_patch import merged
@@ -61,6 +62,25 @@ def test_a_pod_without_a_word_of_its_age_is_as_old_as_itself():
 )
 def test_a_pod_tells_how_far_its_request_is(more: dict[str, Any], stage: Stage):
     assert [one.stage for one in seen(pod_there(**more))] == [stage]
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_pod_tells_whether_its_worker_is_idle(busy: bool):
+    (found,) = seen(merged(pod_there(), Marks().change(Mark("j1", "job j1", 7.5, busy=busy))))
+    assert found.idle is not busy
+
+
+def test_who_is_held_back_by_a_limit_is_told_of_the_workers_of_other_processes():
+    ticket = ticket_here()
+    (there,) = seen(pod_there(metadata={"labels": {"lancegpu.dev/job": "j1"}}))
+    told = why_held(ticket, Held(by_limit=True, older=(), older_count=0), {"mine": ticket}, [there])
+    assert "3 workers at a time, in use by job j1 of another process; the worker starts" in told.message
+
+
+def test_who_is_held_back_by_an_older_request_of_another_process_is_told_whose_it_is():
+    (there,) = seen(pod_there(metadata={"labels": {"lancegpu.dev/job": "j1"}}))
+    told = why_held(ticket_here(), Held(by_limit=False, older=(there.id,), older_count=1), {}, [there])
+    assert "needs more GPUs at once (job j1 of another process)" in told.message
 
 
 def test_what_has_ended_and_what_is_of_another_class_does_not_count():

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import worker_functions
 from applied import NO_ONE, need_for, numbers
-from cluster.api import Api
+from cluster.api import Api, ApiError
 from cluster.pods import pod, running
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
@@ -199,6 +199,93 @@ def test_what_access_rules_forbid_is_refused_at_once(cluster: RunningCluster, pl
     stranger = place(kubeconfig=str(cluster.plane.user("a-stranger")))
     error = Asked(stranger, request_for(L4)).next(Refused).error
     assert isinstance(error, ClusterForbidden)
+
+
+MAY = {
+    "configmaps": ["create", "get", "patch"],
+    "secrets": ["create", "get", "delete", "deletecollection"],
+    "pods": ["create", "get", "list", "watch", "patch", "delete", "deletecollection"],
+}
+
+
+def user_who_may(cluster: RunningCluster, namespace: str, *resources: str) -> str:
+    """The kubeconfig of a user with what a placement needs of these, in one namespace, and no right beside."""
+    name = f"{namespace}-user"
+    rules = [{"apiGroups": [""], "resources": [one], "verbs": MAY[one]} for one in resources]
+    group = "rbac.authorization.k8s.io"
+    cluster.client().create({"kind": "Role", "metadata": {"name": name}, "rules": rules}, namespace)
+    bound = {"roleRef": {"apiGroup": group, "kind": "Role", "name": name}}
+    bound["subjects"] = [{"apiGroup": group, "kind": "User", "name": name}]  # type: ignore[assignment]
+    cluster.client().create({"kind": "RoleBinding", "metadata": {"name": name}, **bound}, namespace)
+    return str(cluster.plane.user(name))
+
+
+def test_a_right_that_is_missing_is_named_with_its_verb(cluster: RunningCluster, namespace: str, place: Place):
+    user = user_who_may(cluster, namespace, "configmaps", "pods")
+    error = Asked(place(kubeconfig=user), request_for(L4)).next(Refused).error
+    assert isinstance(error, ClusterForbidden)
+    assert "the verb create on secrets there" in error.message
+
+
+@pytest.mark.usefixtures("l4")
+def test_who_may_not_look_at_nodes_is_told_less_and_which_right_would_tell_more(
+    cluster: RunningCluster, namespace: str, place: Place
+):
+    placement = place(kubeconfig=user_who_may(cluster, namespace, "configmaps", "pods", "secrets"))
+    Asked(placement, request_for(L4)).next(Ready)
+    waiting = Asked(placement, request_for(L4)).next(Waiting)
+    assert (waiting.reason, waiting.can_be_met) == ("in_use", None)
+    assert "with the right to list nodes (in the whole cluster) and to list pods (in all namespaces)" in waiting.message
+
+
+@pytest.mark.usefixtures("l4")
+def test_an_admission_webhook_that_is_down_is_waited_for(cluster: RunningCluster, namespace: str, place: Place):
+    api = cluster.client()
+    hook = {
+        "name": "down.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}],
+    }
+    kind = "ValidatingWebhookConfiguration"
+    api.create({"kind": kind, "metadata": {"name": namespace}, "webhooks": [hook]})
+    try:
+        pod_refused(api, namespace)
+        asked = Asked(place(), request_for(L4))
+        waiting = asked.next(Waiting)
+        assert waiting.reason == "api_server"
+        assert "down.example.com" in waiting.message
+    finally:
+        api.delete(kind, namespace)
+    asked.next(Ready)
+
+
+def pod_refused(api: Api, namespace: str) -> None:
+    """Wait until the API server asks the webhook: it hears of it a moment later."""
+
+    def refuses() -> bool:
+        try:
+            api.raw("POST", f"api/v1/namespaces/{namespace}/pods", pod("tried", "true"), query={"dryRun": "All"})
+        except ApiError:
+            return True
+        return False
+
+    wait_until(refuses)
+
+
+def test_a_namespace_that_is_being_removed_is_refused_at_once(cluster: RunningCluster, options: dict[str, Any]):
+    api, name = cluster.client(), f"leaving-{os.getpid()}"
+    api.create({"kind": "Namespace", "metadata": {"name": name}})
+    api.create({"kind": "ConfigMap", "metadata": {"name": "stays", "finalizers": ["example.com/stay"]}}, name)
+    api.delete("Namespace", name)
+    api.until("Namespace", name, lambda one: bool(one) and one["status"]["phase"] == "Terminating")
+    placement = KubernetesPlacement(name, **options)
+    assert "it is being terminated" in Asked(placement, request_for(L4)).next(Refused).error.message
+    placement.close()
+    api.patch("ConfigMap", "stays", {"metadata": {"finalizers": None}}, name)
 
 
 PROGRAM = """

@@ -78,6 +78,9 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+_GROUPS = {kind.plural: kind.prefix.split("/")[2] for kind in KINDS.values() if kind.prefix.startswith("/apis/")}
+
+
 class Watching(Protocol):
     """What one watch hands out, until the server ends it."""
 
@@ -249,7 +252,9 @@ class ClusterClient:
     def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
         """Tell whether one may do that, here or in all namespaces; on ``pods/portforward``, too, and its like."""
         name, _, part = resource.partition("/")
-        asked = {"verb": verb, "resource": name} | ({"subresource": part} if part else {})
+        asked = {"verb": verb, "group": _GROUPS.get(name, ""), "resource": name} | (
+            {"subresource": part} if part else {}
+        )
         asked |= {} if everywhere else {"namespace": self._config.namespace}
         body = {
             "apiVersion": "authorization.k8s.io/v1",

@@ -196,10 +196,11 @@ class Dispatch:
                 ticket.wait(why_held(ticket, held[name], tickets, elsewhere))
             elif ticket.stage is Stage.HELD and ticket.charge.not_before <= time.monotonic():
                 self._begin_if_known(ticket)
-        for name in over_limit(self._roster.standings() + elsewhere):
+        standings = self._roster.standings() + elsewhere
+        for name in over_limit(standings):
             if name in tickets:
                 self._replacing.withdraw(tickets[name])
-        chosen = wanted(self._roster.standings() + elsewhere)
+        chosen = wanted(standings)
         for name, ticket in tickets.items():
             if ticket.stage is Stage.PLACED and not ticket.is_over:
                 ticket.want(name in chosen or ticket.charge.leaving)

@@ -55,7 +55,7 @@ def resource_noun(resource: str) -> str:
     """Return what one of a resource is called; extended resources other than whole GPUs go by their own names."""
     if "/" in resource:
         return "GPU" if resource.endswith("/gpu") else f"{resource} device"
-    return {"cpu": "CPU", "pods": "pod"}.get(resource, resource)
+    return {"cpu": "CPU", "pods": "pod", "secrets": "Secret", "configmaps": "ConfigMap"}.get(resource, resource)
 
 
 def amount_text(resource: str, thousandths: int) -> str:

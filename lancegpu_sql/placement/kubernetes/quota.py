@@ -6,10 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from lancegpu_sql.placement.kubernetes.case import Case, Verdict
-from lancegpu_sql.placement.kubernetes.quantities import words
+from lancegpu_sql.placement.kubernetes.quantities import THOUSANDTHS, words
 from lancegpu_sql.placement.kubernetes.views import PodView, QuotaView
 
 _COUNTED = ("pods", "count/pods")
+
+BESIDE_PODS = ("secrets", "configmaps", "resourceclaimtemplates")
+"""What is made beside a worker's pod, and counted by quotas of objects."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,27 @@ def shortages(pod: PodView, quotas: Iterable[QuotaView]) -> tuple[Shortage, ...]
     return tuple(found)
 
 
+def object_shortages(resource: str, quotas: Iterable[QuotaView]) -> tuple[Shortage, ...]:
+    """Return which quotas do not leave room for one more object of a kind."""
+    found = []
+    for quota in quotas:
+        for key, hard in quota.hard.items():
+            counted = key.removeprefix("count/").partition(".")[0]
+            used = quota.used.get(key, 0)
+            if counted == resource and (key == resource or key.startswith("count/")) and used + THOUSANDTHS > hard:
+                found.append(Shortage(quota.name, resource, THOUSANDTHS, used, hard))
+    return tuple(found)
+
+
 def quota_verdict(case: Case) -> Verdict:
     """Say which quota keeps a pod from being made."""
     if not case.can_read("resourcequotas"):
         message = f"a quota of namespace {case.pod.namespace!r} is taken to refuse the worker's pod for now"
         return Verdict("quota", message, None, ("resourcequotas",))
-    found = shortages(case.pod, case.cluster.quotas)
+    quotas = case.cluster.quotas
+    found = shortages(case.pod, quotas)
+    if not found:
+        found = tuple(one for resource in BESIDE_PODS for one in object_shortages(resource, quotas))
     if not found:
         return Verdict(
             "quota",

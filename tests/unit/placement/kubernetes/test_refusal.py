@@ -54,6 +54,30 @@ def test_a_missing_right_is_named_with_its_verb(cluster: FakeCluster):
     assert "the verb create on pods" in error.message
 
 
+def refused(resource: str) -> ClusterForbidden:
+    return ClusterForbidden("forbidden", status=403, said="the server's words", verb="create", resource=resource)
+
+
+def test_the_right_that_is_missing_is_that_of_the_call_which_was_refused(cluster: FakeCluster):
+    cluster.rights = lambda verb, resource: resource != "secrets"
+    error = explain(cluster, POD, refused("secrets"))
+    assert isinstance(error, ClusterForbidden)
+    assert "the verb create on secrets there (the server's words)" in error.message
+
+
+@pytest.mark.parametrize("key", ["secrets", "count/secrets"])
+def test_a_quota_of_secrets_is_the_reason_where_a_secret_was_refused(cluster: FakeCluster, key: str):
+    cluster.add("ResourceQuota", "objects", status={"hard": {key: "5"}, "used": {key: "5"}})
+    assert is_for_lack_of_quota(cluster, POD, refused("secrets"))
+    assert not is_for_lack_of_quota(cluster, POD, refused("configmaps"))
+
+
+def test_a_full_quota_is_not_waited_for_by_who_may_not_make_a_secret_at_all(cluster: FakeCluster):
+    cluster.add("ResourceQuota", "objects", status={"hard": {"secrets": "5"}, "used": {"secrets": "5"}})
+    cluster.rights = lambda verb, resource: resource != "secrets"
+    assert not is_for_lack_of_quota(cluster, POD, refused("secrets"))
+
+
 @pytest.mark.parametrize(
     ("key", "kind"),
     [

@@ -118,6 +118,8 @@ def check(
         )
         for one in found:
             print(f"\n{one.gpu_class}: {one.message}.")
+            if one.image_words:
+                print(f"Its image: {one.image_words}.")
     if any(one.usable is False for one in found):
         raise typer.Exit(1)
 

@@ -50,6 +50,17 @@ def test_a_class_whose_nodes_have_room_can_be_used(check: Check, kwok_node: AddK
     assert found["status"] == 0
 
 
+def test_what_is_known_of_the_image_is_told(check: Check, cluster: RunningCluster, kwok_node: AddKwokNodes):
+    kwok_node("check-1", "check-2", gpus=4, labels={"pool": "check"})
+    has = {"images": [{"names": ["registry.example/worker:1"], "sizeBytes": 1}]}
+    cluster.client().patch("Node", "check-1", {"status": has}, part="status")
+    found = check(", image_pull_secrets: [nowhere]")
+    assert found["image_words"].startswith("on 1 of 2 nodes already; image_pull_secrets names the Secret nowhere")
+    assert (found["usable"], found["image_pullable"]) == (True, None)
+    cluster.client().patch("Node", "check-2", {"status": has}, part="status")
+    assert check(", image_pull_secrets: [nowhere]")["image_pullable"] is True
+
+
 def test_a_class_without_nodes_cannot(check: Check):
     found = check("")
     assert (found["usable"], found["reason"], found["nodes"], found["status"]) == (False, "no_matching_node", 0, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -20,6 +20,7 @@ from lancegpu_sql.placement.kubernetes.device_selectors import meets
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.names import worker_name
+from lancegpu_sql.placement.kubernetes.pulling import Stock, check_image, stock_of
 from lancegpu_sql.placement.kubernetes.quantities import resource_noun, whole
 from lancegpu_sql.placement.kubernetes.queue_views import KUEUE_GATE_PREFIX
 from lancegpu_sql.placement.kubernetes.queues import queue_of, queue_trouble
@@ -51,8 +52,9 @@ class ClassCheck:
         Whether the API server would take a worker's pod; None where none could be made of the class.
     nodes, devices
         How many nodes carry what the class selects, and the devices they offer in all; None where that cannot be seen.
-    image
-        What the worker would run. Whether a node can pull it is not tried.
+    image, image_pullable, image_words
+        What the worker would run, and what is known of that without pulling it: True where all nodes have it, False where a
+        pod cannot have it now.
     reason, message
         What to know: why it is not usable, or what a worker would find.
     """
@@ -65,6 +67,8 @@ class ClassCheck:
     image: str | None
     reason: str
     message: str
+    image_pullable: bool | None = None
+    image_words: str = ""
 
 
 def check_classes(
@@ -80,7 +84,8 @@ def check_classes(
     asked = cluster or ClusterClient(config)
     classes = tuple(gpu_classes)
     seen = look_once(asked, queues=any(one.queue for one in classes))
-    return [_check(asked, seen, config, one) for one in classes]
+    stock = stock_of(asked)
+    return [_with_image(asked, seen, stock, _check(asked, seen, config, one), one) for one in classes]
 
 
 def _check(cluster: Cluster, seen: ClusterView, config: KubernetesConfig, gpu_class: GpuClass) -> ClassCheck:
@@ -106,6 +111,18 @@ def _check(cluster: Cluster, seen: ClusterView, config: KubernetesConfig, gpu_cl
             return _claim(case, pod)
         case reason:
             return _result(case, pod, usable, reason, found.message, admitted=trial.taken is not None)
+
+
+def _with_image(
+    cluster: Cluster, seen: ClusterView, stock: Stock | None, found: ClassCheck, gpu_class: GpuClass
+) -> ClassCheck:
+    """Add what is known of the image, on the nodes that carry what the class selects."""
+    if found.image is None:
+        return found
+    pool = [node.name for node in seen.nodes if gpu_class.node_selector.items() <= node.labels.items()]
+    image = check_image(cluster, seen, stock, gpu_class, found.image, pool)
+    usable = False if image.pullable is False else found.usable
+    return replace(found, usable=usable, image_pullable=image.pullable, image_words=image.words)
 
 
 @dataclass(frozen=True)

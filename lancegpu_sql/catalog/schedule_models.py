@@ -44,7 +44,8 @@ class ScheduleRecord(Model):
     job_kind, table, columns, request
         Of the job that is queued when it is due.
     sources
-        The tables whose changes make it due, where its rule says so.
+        The tables whose versions say all of what a refresh reads: their changes make it due, where its rule says so, and without
+        one a due time makes no job. None where no versions say so: then each due time makes one.
     created_at
         When its rule was set: from where intervals count.
     next_run

@@ -122,7 +122,8 @@ class ScheduleStore:
         if not changes:
             return set()
         with self._connection.writing() as connection:
-            done = [change for change in changes if _changed(connection, change)]
+            # In one order for all, so that no two agents wait for each other.
+            done = [change for change in sorted(changes, key=lambda one: one.subject) if _changed(connection, change)]
             new_jobs = [job_columns(change.job) for change in done if change.job is not None]
             told = [row for change in done for row in _events(change)]
             if new_jobs:

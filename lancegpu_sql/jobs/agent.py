@@ -156,7 +156,7 @@ class Agent:
             self._forget_dead_agents(now)
         busy = self._take_from_the_dead(now)
         self._observe()
-        more = self._scheduler is not None and self._scheduler.look()
+        more = self._keep_schedules()
         room = self._room()
         queued = self._catalog.queued_jobs(self.record.kinds, _MOST_QUEUED) if room > 0 else []
         for record in next_jobs(queued, busy, kinds=self._works, room=room):
@@ -165,6 +165,13 @@ class Agent:
             self._upkept_at = now
             self._upkeep()
         return more
+
+    def _keep_schedules(self) -> bool:
+        try:
+            return self._scheduler is not None and self._scheduler.look()
+        except Exception as problem:  # whatever is wrong with a schedule, queued jobs are still to be run
+            _log.warning("The schedules could not be looked after: %s", problem)
+            return False
 
     def _room(self) -> int:
         with self._observing:

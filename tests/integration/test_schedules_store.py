@@ -175,6 +175,57 @@ def test_a_job_that_someone_cancelled_or_that_is_forgotten_is_no_failure(office:
     assert (len(office.jobs()), office.schedule().streak) == (1, 0)
 
 
+def test_where_nothing_has_changed_a_due_time_makes_no_job(office: Office) -> None:
+    office.set()
+    office.after(seconds=0)
+    office.end(result={"all": True, "rows_remaining": 0})
+    for _ in range(3):
+        office.after(minutes=10)
+    assert (len(office.jobs()), office.schedule().next_run) == (1, office.now + timedelta(minutes=10))
+    office.tables.stamps["docs"] = "2"
+    office.after(minutes=10)
+    assert len(office.jobs()) == 2
+
+
+@pytest.mark.parametrize("left", [{"rows_remaining": 1}, {}])
+def test_where_a_refresh_left_something_a_due_time_makes_a_job(office: Office, left: dict[str, int]) -> None:
+    office.set()
+    office.after(seconds=0)
+    office.end(result={"all": True, **left})
+    office.after(minutes=10)
+    assert len(office.jobs()) == 2
+
+
+def test_what_a_cancelled_refresh_was_to_do_is_done_by_the_next(office: Office) -> None:
+    office.set()
+    office.after(seconds=0)
+    office.end(result={"all": True, "rows_remaining": 0})
+    office.after(seconds=0)
+    office.tables.stamps["docs"] = "2"
+    office.after(minutes=10)
+    office.end(JobState.CANCELLED)
+    office.after(minutes=10)
+    assert len(office.jobs()) == 3
+
+
+def test_without_sources_each_due_time_makes_a_job(office: Office) -> None:
+    office.set(sources=())
+    for _ in range(3):
+        office.after(minutes=10)
+        office.end(result={"all": True, "rows_remaining": 0})
+    assert len(office.jobs()) == 3
+
+
+def test_a_schedule_that_cannot_be_dealt_with_backs_off_alone(office: Office) -> None:
+    nowhere = read("cron * * * * *").model_copy(update={"time_zone": "Nowhere/Known"})
+    office.set(rule=nowhere, next_run=office.now)
+    office.set(column="other")
+    office.after(minutes=10)
+    assert [job.columns for job in office.jobs()] == [("other",)]
+    assert office.schedule().streak == 1
+    assert "no time zone 'Nowhere/Known'" in str(office.schedule().last_error)
+
+
 def test_what_is_disabled_is_not_due(office: Office) -> None:
     office.set(enabled=False)
     office.after(hours=1)

@@ -131,8 +131,8 @@ class Scheduler:
                 values["seen"] = seen
             if schedule.rule.kind == "on_change":
                 values["next_run"] = now + self._debounce if seen is None else None
-        elif schedule.rule.kind != "on_change" and schedule.next_run is None:
-            values["next_run"] = _next(schedule, now)
+        elif schedule.rule.kind != "on_change":
+            values["seen"] = {}  # what that job was to do is still to be done
         return ScheduleChange(schedule.subject, {"job_id": schedule.job_id}, values, events=events)
 
     def _seen_after(self, schedule: ScheduleRecord, result: Mapping[str, Any]) -> dict[str, str] | None:
@@ -148,7 +148,10 @@ class Scheduler:
         due = self._catalog.due_schedules(self._now(), self._job_kinds, MOST_AT_ONCE)
         changes: list[ScheduleChange] = []
         for held in due:
-            changes.append(self._due(held))
+            try:
+                changes.append(self._due(held))
+            except LanceGpuError as problem:
+                changes.append(self._impossible(held.schedule, problem))
             if held.schedule.rule.kind == "on_change" and time.monotonic() >= until:
                 break  # its table was opened, which may take its time
         self._catalog.change_schedules(changes)
@@ -163,7 +166,7 @@ class Scheduler:
             return ScheduleChange(schedule.subject, expected, values, events=self._skipped(held))
         # The stamps first: what is committed after this look is another change.
         fired: dict[str, Any] = {"next_run": following, "seen": self._watch.stamps(schedule.sources)}
-        if schedule.rule.kind == "on_change" and not (schedule.streak or self._has_news(schedule)):
+        if self._is_covered(schedule, fired["seen"]):
             return ScheduleChange(schedule.subject, expected, fired)
         job = JobRecord.new(
             schedule.job_kind, table=schedule.table, columns=schedule.columns, request=dict(schedule.request)
@@ -171,6 +174,26 @@ class Scheduler:
         fired |= {"job_id": job.id, "last_job_id": job.id, "last_run": now, "skipped": 0, "waiting_told": False}
         told = EventDraft(kind="queued", message=f"Its schedule was due ({schedule.title}).")
         return ScheduleChange(schedule.subject, expected, fired, job=job, events=(told,))
+
+    def _impossible(self, schedule: ScheduleRecord, problem: LanceGpuError) -> ScheduleChange:
+        """A schedule that cannot be dealt with here, such as for a time zone that this machine lacks: it alone backs off."""
+        streak = schedule.streak + 1
+        values = {
+            "streak": streak,
+            "last_error": {"type": type(problem).__name__, "message": problem.message},
+            "next_run": self._now() + timedelta(seconds=back_off_seconds(streak)),
+        }
+        event = EventDraft(kind="backs_off", message=problem.message)
+        return ScheduleChange(schedule.subject, {"next_run": schedule.next_run}, values, events=(event,))
+
+    def _is_covered(self, schedule: ScheduleRecord, stamps: Mapping[str, str]) -> bool:
+        """Whether a refresh would do nothing, so that none is queued."""
+        if schedule.streak:
+            return False
+        if schedule.rule.kind == "on_change":
+            return not self._has_news(schedule)
+        left = (schedule.last_result or {}).get("rows_remaining")
+        return bool(schedule.sources) and stamps == schedule.seen and left == 0
 
     def _skipped(self, held: ScheduledJob) -> tuple[EventDraft, ...]:
         if held.schedule.skipped:

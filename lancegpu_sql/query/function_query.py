@@ -166,16 +166,40 @@ class FunctionQuery:
         """A text as a relation of a reading."""
         try:
             self._make_kept(cursor, functions, "none")
-            return self._tables.bind(cursor, functions.text(text), parameters)
+            return bound(self._tables, cursor, functions.text(text), parameters, functions)
         except duckdb.BinderException as exc:
             if not any(word in str(exc) for word in _REFUSES):
                 raise
         self._make_kept(cursor, functions, "deterministic")
-        return self._tables.bind(cursor, functions.text(text, "deterministic"), parameters)
+        return bound(self._tables, cursor, functions.text(text, "deterministic"), parameters, functions)
 
     def _make_kept(self, cursor: duckdb.DuckDBPyConnection, functions: InPlace, movable: Movable) -> None:
         for kept in self._kept:
-            self._tables.bind(cursor, functions.text(kept.text, movable))
+            bound(self._tables, cursor, functions.text(kept.text, movable), None, functions)
+
+
+def bound(
+    tables: QueryTables, cursor: duckdb.DuckDBPyConnection, text: str, parameters: Any, functions: InPlace
+) -> Any:
+    """A text with private names as a relation; its subqueries' columns have names that their user can write.
+
+    What DuckDB says against it, it says of the text as it was, so far as it says the same of that.
+    """
+    named = functions.with_inner_names(text)
+    if named == text:
+        return tables.bind(cursor, text, parameters)
+    try:
+        return tables.bind(cursor, named, parameters)
+    except (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException) as exc:
+        said = exc
+    try:
+        return tables.bind(cursor, text, parameters)
+    except duckdb.Error as exc:
+        raise (exc if _first_line(exc) == _first_line(said) else said) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 _DROPPED_ROWS = 65_536
@@ -206,9 +230,8 @@ class _Describer:
     def columns(self, text: str) -> list[tuple[str, str]]:
         """The names and types of a query's columns, without running it."""
         with duckdb_errors():
-            relation = self._tables.bind(
-                self._cursor, self._functions.text(text, "all"), parameters_for(text, self._parameters)
-            )
+            parameters = parameters_for(text, self._parameters)
+            relation = bound(self._tables, self._cursor, self._functions.text(text, "all"), parameters, self._functions)
             names = map(self._functions.as_written, relation.columns)
             return list(zip(names, map(str, relation.types), strict=True))
 

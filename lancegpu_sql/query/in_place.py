@@ -14,6 +14,7 @@ from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.query.arguments import FunctionTypes
 from lancegpu_sql.query.engine import types_for
+from lancegpu_sql.query.inner_names import InnerNames
 from lancegpu_sql.query.private_names import as_written, private_name, unquoted
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, in_place
 
@@ -87,6 +88,8 @@ class InPlace:
         self._callables: list[Callable[..., pa.Array]] = []  # DuckDB counts on them to live as long as its functions
         self._names: dict[str, str] = {}
         self._written: dict[str, str] = {}
+        self._inner_names = InnerNames(maker, self.as_written)
+        self.names_inner = False  # DuckDB then shows lines that nobody wrote
 
     def text(self, text: str, movable: Movable = "none") -> str:
         """A text with the Functions' private names.
@@ -102,6 +105,12 @@ class InPlace:
             return text
         marked = [replace(call, function=self._made(call, movable)) for call in calls]
         return unquoted(in_place(text, marked, self._names), self._names.values())
+
+    def with_inner_names(self, text: str) -> str:
+        """A text with private names in which the columns of subqueries have names that their user can write."""
+        named = self._inner_names.given(text)
+        self.names_inner = self.names_inner or named != text
+        return named
 
     def as_written(self, words: str) -> str:
         """What DuckDB says, in the Functions' own names."""

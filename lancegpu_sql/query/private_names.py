@@ -13,12 +13,18 @@ _FIRST, _COUNT = 0xF0000, 65_534
 _numbers = itertools.count()
 
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_FIRST_SIGN = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + _COUNT - 1)}]")
 _PRIVATE = re.compile(f'"?([{chr(_FIRST)}-{chr(_FIRST + _COUNT - 1)}][^\\s"(]*)"?')
 
 
 def private_name(function: str) -> str:
     """A name for a Function in one query: as long as its own, so that what DuckDB points at in a line stays in place."""
     return chr(_FIRST + next(_numbers) % _COUNT) + "_" * (len(function) - 1)
+
+
+def holds_private(text: str) -> bool:
+    """Whether a text has such a name in it."""
+    return _FIRST_SIGN.search(text) is not None
 
 
 def unquoted(text: str, names: Iterable[str]) -> str:

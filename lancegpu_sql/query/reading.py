@@ -246,7 +246,8 @@ class FunctionReading:
     def _told(self, error: Exception) -> Exception:
         if isinstance(error, duckdb.Error | OSError):
             told = error_for(error)
-            said = told.message if self.runs_as_written else told.message.partition("\n\nLINE ")[0]
+            as_written = self.runs_as_written and not self.functions.names_inner
+            said = told.message if as_written else told.message.partition("\n\nLINE ")[0]
             return type(told)(self.functions.as_written(said), **told.facts)
         return error
 

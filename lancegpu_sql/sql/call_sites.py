@@ -102,7 +102,7 @@ def sites(tokens: Sequence[Token], pairs: dict[int, int]) -> dict[int, Site]:
 def _read(frame: _Frame, tokens: Sequence[Token], index: int, word: str) -> None:
     """Follow whether the next name in this frame would be a table."""
     token = tokens[index]
-    if word in _BEFORE_TABLE and frame.holds_query and not _compares(tokens, index):
+    if word in _BEFORE_TABLE and frame.holds_query and not compares(tokens, index):
         frame.in_tables = frame.expects_table = True
     elif word in _AFTER_TABLES:
         frame.in_tables = frame.expects_table = False
@@ -113,7 +113,7 @@ def _read(frame: _Frame, tokens: Sequence[Token], index: int, word: str) -> None
         frame.expects_table = frame.expects_table and named
 
 
-def _compares(tokens: Sequence[Token], index: int) -> bool:
+def compares(tokens: Sequence[Token], index: int) -> bool:
     """Whether this FROM belongs to IS [NOT] DISTINCT FROM."""
     before = [word_of(token) for token in tokens[max(index - 2, 0) : index]]
     return word_of(tokens[index]) == "FROM" and before in (["IS", "DISTINCT"], ["NOT", "DISTINCT"])

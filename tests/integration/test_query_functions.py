@@ -100,6 +100,28 @@ def test_columns_are_named_as_duckdb_names_them(session: QuerySession):
     assert result.types == ["BIGINT", "BIGINT", "BIGINT"]
 
 
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ('SELECT "scaled(id, 2.0)" FROM (SELECT scaled(id, 2.0) FROM docs WHERE id = 1)', [(2.0,)]),
+        ("SELECT \"size('a')\" FROM (SELECT size('a'))", [(1,)]),
+        ("SELECT q FROM (SELECT size('ab'), 1 AS one) q", [({"size('ab')": 2, "one": 1},)]),
+        ("SELECT name FROM (UNPIVOT (SELECT size('a'), size('b')) ON *)", [("size('a')",), ("size('b')",)]),
+        ("SELECT size('a') UNION ALL BY NAME SELECT 5 AS \"size('a')\"", [(1,), (5,)]),
+        ('WITH c AS (SELECT TRY(scaled(id, 1)) FROM docs) SELECT max("TRY(scaled(id, 1))") FROM c', [(5.0,)]),
+    ],
+)
+def test_a_column_named_by_its_call_is_named_outside_of_a_subquery(
+    session: QuerySession, query: str, rows: list[tuple[object, ...]]
+):
+    assert session.sql(query).fetchall() == rows
+
+
+def test_what_is_wrong_beside_a_column_named_by_its_call_is_told(session: QuerySession):
+    with pytest.raises(InvalidQuery, match='"nothing" not found'):
+        session.sql("SELECT \"size('a')\" FROM (SELECT size('a')) WHERE nothing > 1")
+
+
 def test_equal_arguments_are_computed_once(session: QuerySession, functions: InProcessFunctions):
     session.sql("SELECT size('x' || i % 10), size('x' || i % 10) + 1 FROM range(10000) r(i)").to_arrow()
     assert functions.rows["size"] == 10

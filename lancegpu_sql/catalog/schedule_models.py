@@ -127,5 +127,10 @@ def column_subject(table: str, column: str) -> str:
     return f"column {_quoted(table)}.{_quoted(column)}"
 
 
+def view_subject(view: str) -> str:
+    """Return the subject of a materialized view's schedule."""
+    return f"view {_quoted(view)}"
+
+
 def _quoted(name: str) -> str:
     return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'

@@ -11,7 +11,7 @@ import typer
 from lancegpu_sql.cli.options import DbOption, JsonOption, group, opened
 
 if TYPE_CHECKING:
-    from lancegpu_sql.database.schedules import ScheduleInfo
+    from lancegpu_sql.database.schedule_infos import ScheduleInfo
 
 app = group("Set, drop, enable and disable schedules.")
 

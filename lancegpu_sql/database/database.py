@@ -13,7 +13,7 @@ from lancegpu_sql.database import arguments, functions, gpu_classes, schedules
 from lancegpu_sql.database.agent import run_agent
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
-from lancegpu_sql.database.schedules import ScheduleInfo
+from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, subject_named
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.functions import registry
@@ -417,7 +417,7 @@ class Database:
 
     def list_schedules(self, table: str | None = None) -> list[ScheduleInfo]:
         """Return the schedules, of all tables or of one: when each is due, how it stands, and what its last refresh did."""
-        return schedules.schedule_infos(self._services, arguments.text(table, "table", none=True))
+        return schedule_infos(self._services, arguments.text(table, "table", none=True))
 
     def enable_schedule(self, schedule: str) -> None:
         """Switch a schedule on; it is due as if it were set now.
@@ -450,10 +450,10 @@ class Database:
         ScheduleNotFound
         """
         name = arguments.text(schedule, "the name of a schedule")
-        schedules.drop_schedule(self._services, schedules.subject_named(self._services, name))
+        schedules.drop_schedule(self._services, subject_named(self._services, name))
 
     def _switch_schedule(self, schedule: str, *, enabled: bool) -> None:
-        subject = schedules.subject_named(self._services, arguments.text(schedule, "the name of a schedule"))
+        subject = subject_named(self._services, arguments.text(schedule, "the name of a schedule"))
         schedules.switch_schedule(self._services, subject, enabled=enabled)
 
     # Events

@@ -19,7 +19,7 @@ from refresh_kit import PATIENCE_SECONDS, Calls, Gate, by_key, gated, noting, op
 
 from lancegpu_sql import col
 from lancegpu_sql.database import Database, Table
-from lancegpu_sql.database.schedules import ScheduleInfo
+from lancegpu_sql.database.schedule_infos import ScheduleInfo
 from lancegpu_sql.errors import ColumnNotFound, InvalidInput, ParseError, ScheduleNotFound
 
 CLASSES = "gpu_classes: [{name: full, local: {simulated: 1}}]"

@@ -14,7 +14,7 @@ from refresh_kit import PATIENCE_SECONDS, Calls, by_key, noting
 from two_jobs import GPU_CLASS, ROWS, MakeJobs, TwoJobs
 
 import lancegpu_sql as lg
-from lancegpu_sql.database.schedules import ScheduleInfo
+from lancegpu_sql.database.schedule_infos import ScheduleInfo
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lancegpu_sql.catalog.schedule_models import ScheduleRule, column_subject
 from lancegpu_sql.database import schedules
+from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos
 from lancegpu_sql.database.statements.columns import OPTIONS
 from lancegpu_sql.database.statements.context import Context, column_of
 from lancegpu_sql.errors import InvalidInput, InvalidQuery
@@ -88,7 +89,7 @@ def enable_column(context: Context, statement: model.EnableColumnSchedule) -> Qu
 def show(context: Context, statement: model.ShowSchedules) -> QueryResult:
     """List the schedules."""
     table = None if statement.table is None else context.table_name(statement.table) or statement.table[-1]
-    return context.rows(_SCHEDULES, [_row(one) for one in schedules.schedule_infos(context.services, table)])
+    return context.rows(_SCHEDULES, [_row(one) for one in schedule_infos(context.services, table)])
 
 
 def rule_of(context: Context, clause: model.ScheduleClause) -> ScheduleRule:
@@ -125,5 +126,5 @@ def _hooks(options: dict[str, Any]) -> tuple[str | None, tuple[float, str] | Non
     return on_failure, None if on_waiting is None else (limit, on_waiting)
 
 
-def _row(info: schedules.ScheduleInfo) -> dict[str, Any]:
+def _row(info: ScheduleInfo) -> dict[str, Any]:
     return asdict(info) | {"state": str(info.state), "columns": list(info.columns)}

@@ -30,7 +30,7 @@ _ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a kubelet puts, and renews, the credentials of a pod's service account."""
 
 _CONNECT_SECONDS = 5.0
-_PAGE_ITEMS = 250
+_PAGE_ITEMS = 100
 _CALLS_AT_ONCE = 16
 """When hundreds of workers end at once, each from a thread of its own, as many connections would cost more than waiting."""
 

@@ -133,7 +133,7 @@ def test_long_lists_come_in_pages(answers: Answers, client: ClusterClient):
         (200, {"items": [{"b": 2}], "metadata": {"resourceVersion": "7"}}),
     ]
     assert client.list("Pod", everywhere=True) == ([{"a": 1}, {"b": 2}], "7")
-    assert answers.asked[1] == "GET /api/v1/pods?limit=250&continue=more"
+    assert answers.asked[1] == "GET /api/v1/pods?limit=100&continue=more"
 
 
 def test_without_credentials_the_message_says_where_they_are_looked_for(tmp_path: Path):
@@ -148,5 +148,5 @@ def test_kinds_that_an_older_release_serves_in_an_older_version_are_found_there(
     answers.answers = [(404, {}), (200, {"items": [], "metadata": {"resourceVersion": "7"}})]
     client.list("LocalQueue")
     client.list("LocalQueue")
-    where = "GET /apis/kueue.x-k8s.io/{}/namespaces/here/localqueues?limit=250"
+    where = "GET /apis/kueue.x-k8s.io/{}/namespaces/here/localqueues?limit=100"
     assert answers.asked == [where.format(version) for version in ("v1beta2", "v1beta1", "v1beta1")]

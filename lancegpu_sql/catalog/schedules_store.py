@@ -38,9 +38,9 @@ class ScheduleStore:
     _connection: CatalogConnection
 
     def put_schedule(self, record: ScheduleRecord, event: EventDraft) -> None:
-        """Keep a schedule in the place of the one that its subject may have; what is known of its job stays."""
+        """Keep a schedule in the place of the one that its subject may have; what is known of its last job stays."""
         told = columns_of(record)
-        kept = {"job_id", "last_job_id", "last_run", "last_result", "last_error", "streak", "skipped", "waiting_told"}
+        kept = {"job_id", "last_job_id", "last_run", "last_result", "skipped", "waiting_told"}
         again = {name: value for name, value in told.items() if name not in kept}
 
         def work(connection: sa.Connection) -> None:

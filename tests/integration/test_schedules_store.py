@@ -353,3 +353,13 @@ def test_schedules_follow_their_columns_names_and_go_with_their_tables(office: O
         "dropped",
         "dropped",
     ]
+
+
+def test_a_schedule_that_is_set_again_is_due_anew_and_its_failures_are_forgotten(office: Office) -> None:
+    office.set()
+    office.after(seconds=0)
+    office.end(JobState.FAILED, error=ERROR)
+    office.after(seconds=1)
+    assert office.schedule().streak == 1
+    office.set("every 1 hour")
+    assert (office.schedule().streak, office.schedule().next_run) == (0, office.now)

@@ -69,10 +69,10 @@ def status_of(held: ScheduledJob, now: datetime, *, has_news: bool, served: bool
         return ScheduleStatus(_JOBS[held.state], held.waiting_on.message if held.waiting_on is not None else None)
     if schedule.next_run is not None and schedule.next_run <= now and not served:
         return ScheduleStatus(ScheduleState.BLOCKED, _UNSERVED)
-    if schedule.streak:
-        return _failing(schedule)
     if schedule.next_run is not None and schedule.next_run <= now:
         return ScheduleStatus(ScheduleState.QUEUED, "it is due")
+    if schedule.streak:
+        return _failing(schedule)
     if schedule.rule.kind == "on_change" and schedule.next_run is not None:
         return ScheduleStatus(ScheduleState.WAITING_INTERVAL)
     if not has_news:

@@ -65,9 +65,15 @@ def render(
     function: Annotated[
         str | None, typer.Option("--function", metavar="NAME", help="The Function that the worker is for.")
     ] = None,
-    namespace: Annotated[str, typer.Option("--namespace", metavar="NAME", help="Where the pod would be.")] = "default",
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", metavar="NAME", help="Where the pod would be, instead of the setting's."),
+    ] = None,
     image: Annotated[
-        str | None, typer.Option("--image", metavar="IMAGE", help="What it runs, where the class names no image.")
+        str | None,
+        typer.Option(
+            "--image", metavar="IMAGE", help="What it runs, where the class names no image, instead of the setting's."
+        ),
     ] = None,
     db: DbOption = None,
 ) -> None:

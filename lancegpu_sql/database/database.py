@@ -247,7 +247,7 @@ class Database:
         )
 
     def render_gpu_class(
-        self, name: str, function: str | None = None, *, namespace: str = "default", image: str | None = None
+        self, name: str, function: str | None = None, *, namespace: str | None = None, image: str | None = None
     ) -> str:
         """Return the pod that a worker of a GPU class would be on Kubernetes, as YAML; no cluster is asked.
 
@@ -258,7 +258,7 @@ class Database:
         function
             The Function that the worker is for: how many GPUs and CPUs it needs, and its variables.
         namespace, image
-            As of the placement; the class's own image goes first.
+            As of the placement, or the settings, if left out; the class's own image goes first.
 
         Raises
         ------
@@ -269,10 +269,8 @@ class Database:
             There is no image, or the class does not allow it.
         """
         from lancegpu_sql.database.rendering import rendered_worker
-        from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 
-        config = KubernetesConfig(namespace, image=image)
-        return rendered_worker(self._services, name, function, config)
+        return rendered_worker(self._services, name, function, namespace=namespace, image=image)
 
     def check_gpu_classes(self, name: str | None = None) -> list[ClassCheck]:
         """Tell what the cluster where workers run has for each GPU class, or for one; it uses no GPU and makes nothing.

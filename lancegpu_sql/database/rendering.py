@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from lancegpu_sql.database.gpu_classes import check_runs_on, known_gpu_classes
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes import KubernetesConfig, KubernetesPlacement, options_of
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.names import worker_name
 from lancegpu_sql.placement.kubernetes.render import render
@@ -17,7 +18,9 @@ from lancegpu_sql.placement.request import WorkerRequest
 _HEADER = "# One worker of GPU class {}. Names, job and owner are a worker's own; these are examples.\n"
 
 
-def rendered_worker(services: Services, gpu_class: str, function: str | None, config: KubernetesConfig) -> str:
+def rendered_worker(
+    services: Services, gpu_class: str, function: str | None, *, namespace: str | None, image: str | None
+) -> str:
     """Return the objects of one worker of a class, as YAML.
 
     Raises
@@ -29,6 +32,7 @@ def rendered_worker(services: Services, gpu_class: str, function: str | None, co
     InvalidPlacement
         There is no image, or it is not allowed.
     """
+    config = _config(services, namespace, image)
     request = _example(services, _named(services, gpu_class), function)
     assert request.gpu_class is not None
     name = worker_name(request)
@@ -38,6 +42,15 @@ def rendered_worker(services: Services, gpu_class: str, function: str | None, co
         return _HEADER.format(gpu_class) + render([pod])
     template["metadata"]["namespace"] = config.namespace  # beside its pod, wherever the two are applied
     return _HEADER.format(gpu_class) + render([template, pod])
+
+
+def _config(services: Services, namespace: str | None, image: str | None) -> KubernetesConfig:
+    """Return what the database's workers are sent with, and what was said instead."""
+    if isinstance(services.placement, KubernetesPlacement):
+        config = services.placement.config
+    else:
+        config = KubernetesConfig(services.settings.kubernetes_namespace or "default", **options_of(services.settings))
+    return replace(config, namespace=namespace or config.namespace, image=image or config.image)
 
 
 def _named(services: Services, name: str) -> GpuClass:

@@ -90,6 +90,16 @@ def test_an_image_is_given_where_the_class_names_none(classes: Path, capsys: pyt
     assert pod["spec"]["containers"][0]["image"] == "team/worker:2"
 
 
+def test_a_pod_is_printed_as_the_settings_would_have_it(
+    classes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in {"NAMESPACE": "ml", "IMAGE": "team/worker:2", "SERVICE_ACCOUNT": "gpu-worker"}.items():
+        monkeypatch.setenv(f"LANCEGPU_KUBERNETES_{name}", value)
+    (pod,) = rendered(capsys, "bare")
+    assert (pod["metadata"]["namespace"], pod["spec"]["serviceAccountName"]) == ("ml", "gpu-worker")
+    assert pod["spec"]["containers"][0]["image"] == "team/worker:2"
+
+
 def test_what_cannot_be_is_said(classes: Path, capsys: pytest.CaptureFixture[str]):
     assert "it has: bare, claimed, l4, queued" in refused(capsys, "h100")
     assert "uses no GPU" in refused(capsys, "l4", "--function", "plain")

@@ -35,7 +35,7 @@ from lancegpu_sql.database import Database, JobHandle, Table
 from lancegpu_sql.errors import Conflict, StillWaiting
 from lancegpu_sql.jobs import JobContext, JobRunner
 
-CLASSES = "gpu_classes: [{name: two, local: {simulated: 2}}]"
+CLASSES = "gpu_classes: [{name: two, local: {simulated: 2}}, {name: none, local: {simulated: 0}}]"
 
 
 @dataclass
@@ -222,6 +222,13 @@ def test_an_agent_tells_how_it_does(shop: Shop) -> None:
         told = eventually(lambda: page(f"{url}/metrics"), lambda text: 'lancegpu_jobs{state="finished"} 1' in text)
         assert 'lancegpu_rows_total{function="noting_t",outcome="computed"} 60' in told
         assert re.search(r'lancegpu_calls_total\{function="noting_t"\} \d+', told)
+        spent = re.findall(r'lancegpu_worker_seconds_total\{function="noting_t",state="(\w+)"\} [\d.]+', told)
+        assert sorted(spent) == ["busy", "idle", "starting"]
+        waits = submit(shop.table("u", gpu=True, gpu_class="none"))
+        eventually(waits.status, lambda state: state is JobState.WAITING)
+        waiting = r'lancegpu_job_waiting_seconds\{gpu_class="none",reason="no_device"\} [\d.]+'
+        assert re.search(waiting, page(f"{url}/metrics"))
+        waits.cancel()
         with pytest.raises(HTTPError, match="404"):
             page(f"{url}/secrets")
 

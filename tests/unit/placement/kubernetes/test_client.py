@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -125,6 +127,15 @@ def test_bodies_are_checked_strictly(answers: Answers, client: ClusterClient):
     answers.answers = [(201, {})]
     create(client)
     assert answers.asked == ["POST /api/v1/namespaces/here/pods?fieldValidation=Strict"]
+
+
+def test_calls_go_out_no_faster_than_the_configuration_allows(answers: Answers, client: ClusterClient):
+    answers.answers = [(200, {})]
+    slow = replace(client._config, queries_per_second=50, query_burst=2)
+    paced, began = ClusterClient(slow), time.monotonic()
+    for _ in range(7):
+        paced.get("Pod", "w")
+    assert time.monotonic() - began >= 5 / 50
 
 
 def test_long_lists_come_in_pages(answers: Answers, client: ClusterClient):

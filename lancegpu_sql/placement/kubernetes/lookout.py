@@ -34,6 +34,9 @@ _SLOW_START_SECONDS = 10.0
 _FULL_SECONDS = 30.0
 """How long a class that had no room is not tried for more workers than a job needs."""
 
+_AGAIN_SECONDS = 10.0
+"""How long a diagnosis holds where nothing happens: a node ceases to be new, the scheduler has had its time."""
+
 GiveUp = Callable[[KubernetesTicket, PlacementError], None]
 
 
@@ -52,6 +55,8 @@ class Lookout:
         Called when a request stands otherwise than before.
     give_up
         Told of a request that waits for what is no matter of waiting.
+    again_seconds
+        When to look anew, though nothing has changed, as long as something waits.
     """
 
     def __init__(
@@ -65,8 +70,10 @@ class Lookout:
         on_look: Callable[[], None],
         on_change: Callable[[], None],
         give_up: GiveUp,
+        again_seconds: float = _AGAIN_SECONDS,
     ) -> None:
         self._config = config
+        self._again_seconds = again_seconds
         self._loop = loop
         self._tickets = tickets
         self._seen_pods = seen_pods
@@ -134,6 +141,8 @@ class Lookout:
         quotas_changed, self._quotas = cluster.quotas != self._quotas, cluster.quotas
         # One moment for all: pods that are alike share what was found out.
         now, waiting = datetime.now(UTC), self._waiting()
+        if waiting:
+            self._loop.call_in(self._again_seconds, "look again", self.look_soon)
         queues = Queues(waiting)
         for ticket in waiting:
             self._tell_why(ticket, cluster, queues, now)

@@ -128,14 +128,26 @@ def _has_room(case: Case, found: Sequence[NodeFinding], scheduled: Condition) ->
             ("pods",),
         )
     changed = scheduled.changed_at or case.pod.created_at
+    claims = _volume_claims(case)
     if changed is None or case.now - changed < _SOON:
-        return Verdict("starting", f"there is room on {names}; the scheduler is about to place the worker's pod", True)
+        # A volume claim may be what keeps it; that shows when the scheduler has had its time.
+        met = None if claims else True
+        return Verdict("starting", f"there is room on {names}; the scheduler is about to place the worker's pod", met)
+    what = "volumes, pod affinity or a delay of its own"
+    if claims:
+        what = f"check that the class's volume claims are there and bound: {listed(claims)}"
     return Verdict(
         "other_resource",
-        f"{names} would have room by what is requested there, but the scheduler does not place the pod (volumes, pod "
-        f"affinity or a delay of its own); it says {quoted(scheduled.message)}",
+        f"{names} would have room by what is requested there, but the scheduler does not place the pod ({what}); it says "
+        f"{quoted(scheduled.message)}",
         None,
     )
+
+
+def _volume_claims(case: Case) -> list[str]:
+    volumes = () if case.gpu_class is None else case.gpu_class.volumes
+    sources = (one.source.get("persistentVolumeClaim") for one in volumes)
+    return [str(one.get("claimName")) for one in sources if isinstance(one, dict)]
 
 
 def _starting(case: Case, found: Sequence[NodeFinding]) -> Verdict:

@@ -89,7 +89,8 @@ def on_failure(
         case "device" if devices >= DEVICES_TO_BLAME:
             return Split(halves(rows)) if rows > 1 else _blame("input", skips)
         case "device":
-            return Elsewhere() if device_failures <= max_worker_losses else Fail(owner)
+            # Another device gets its chance whatever workers may cost.
+            return Elsewhere() if device_failures <= max(1, max_worker_losses) else Fail(owner)
         case "user":
             return _on_raised(failure, rows, tries, retry, skips)
         case _:

@@ -21,9 +21,11 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import as_function, define
 from lancegpu_sql.functions.faults import UserCodeError
 from lancegpu_sql.functions.loading import LoadedFunction, load
+from lancegpu_sql.query.bound import bound_values, name_called
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.proved import Stored
 from lancegpu_sql.query.tally import Spent
+from lancegpu_sql.sql.call_reader import with_values
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -48,6 +50,7 @@ class InProcessFunctions:
     runs: list[InProcessRun] = field(default_factory=list)
     called: threading.Event = field(default_factory=threading.Event)
     _known: dict[str, FunctionVersion] = field(default_factory=dict)
+    _payloads: dict[str, bytes] = field(default_factory=dict)
     _loaded: dict[str, LoadedFunction] = field(default_factory=dict)
 
     def add(self, function: Function | Callable[..., Any], name: str | None = None, **options: Any) -> FunctionVersion:
@@ -55,7 +58,7 @@ class InProcessFunctions:
         definition = define(as_function(function, name, **options))
         version = definition.version.model_copy(update={"version": 1})
         self._known[fold(version.name)] = version
-        self._loaded[version.digest] = load(definition.payload)
+        self._payloads[version.digest] = definition.payload
         return version
 
     def known(self) -> Mapping[str, FunctionVersion]:
@@ -68,7 +71,8 @@ class InProcessFunctions:
 
     def place(self, version: FunctionVersion) -> Place:
         """Where a Function runs."""
-        return Place(version.name, version.version, version.placement.gpu_class)
+        name = with_values(version.name, bound_values(version))
+        return Place(name, version.version, version.placement.gpu_class)
 
     def open_run(self, text: str, stop: Callable[[], None], rest: Callable[[], None]) -> InProcessRun:
         """Begin a reading."""
@@ -81,7 +85,14 @@ class InProcessFunctions:
         self.rows[version.name] += arguments.num_rows
         self.batches[version.name] += 1
         self.called.set()
-        return self._loaded[version.digest].call(arguments)
+        return self.loaded(version).call(arguments)
+
+    def loaded(self, version: FunctionVersion) -> LoadedFunction:
+        """A Function, made with what a query gives its class."""
+        name = f"{version.digest} {name_called(version)}"
+        if name not in self._loaded:
+            self._loaded[name] = load(self._payloads[version.digest], bound_values(version))
+        return self._loaded[name]
 
 
 class InProcessRun:
@@ -188,7 +199,7 @@ class InProcessCalls:
             ) from None
 
     def _source_type(self) -> pa.DataType:
-        return self._source._loaded[self._version.digest].output_field.type
+        return self._source.loaded(self._version).output_field.type
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from lancegpu_sql.apply.watch import WorkerTimings
 from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, job_made_at
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.stored_columns import stored_columns
-from lancegpu_sql.errors import Cancelled, InvalidQuery
+from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.display import PlainLines, style_for
 from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.placement.request import PlacementEvent, Ready
+from lancegpu_sql.query.bound import bound_values, name_called
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import OnError
 from lancegpu_sql.query.proved import Stored
@@ -29,6 +30,7 @@ from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.need import apply_options, gpu_classes_for
 from lancegpu_sql.refresh.report import Report
 from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.sql.call_reader import with_values
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.workers import FunctionLoad, WorkerNeed
@@ -64,7 +66,8 @@ class QueryRuns:
         placement = version.placement
         gpu_class, _ = gpu_classes_for(self._services.catalog, placement)
         named = None if gpu_class is None else gpu_class.name
-        return Place(version.name, version.version, named, placement.gpus if placement.gpu else 0)
+        name = with_values(version.name, bound_values(version))
+        return Place(name, version.version, named, placement.gpus if placement.gpu else 0)
 
     def open_run(self, text: str, stop: Callable[[], None], rest: Callable[[], None]) -> QueryJob:
         """Begin a reading of a query's result."""
@@ -94,7 +97,7 @@ class QueryJob:
     def calls(self, version: FunctionVersion, *, on_error: OnError, memo: Memo | None) -> Calls:
         """Return a way to compute a Function on workers of the pool."""
         need = self._need(version)
-        watch = _QueryWatch(self, fold(version.name), need.gpu_class.name if need.gpu_class else None)
+        watch = _QueryWatch(self, name_called(version), need.gpu_class.name if need.gpu_class else None)
         self._watches.append(watch)
         return Calls(
             need,
@@ -168,13 +171,6 @@ class QueryJob:
         return {}
 
     def _need(self, version: FunctionVersion) -> WorkerNeed:
-        required = [each.name for each in version.init_parameters if each.required]
-        if required:
-            raise InvalidQuery(
-                f"The Function {version.name!r} needs values for {', '.join(required)} when it is made, which a query cannot "
-                "give: register it with default values for them.",
-                function=version.name,
-            )
         catalog, placement, job_id = self._services.catalog, version.placement, self._record.id
         gpu_class, backups = gpu_classes_for(catalog, placement)
         return WorkerNeed(
@@ -183,7 +179,7 @@ class QueryJob:
                 version=version.version,
                 digest=version.digest,
                 payload=catalog.payload(version.name, version.version),
-                bound={},
+                bound=bound_values(version),
                 output_type=version.output_type,
                 concurrency=placement.concurrency,
                 init_timeout_seconds=self._services.settings.init_timeout_seconds,

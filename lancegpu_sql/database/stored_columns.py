@@ -11,6 +11,7 @@ from lancegpu_sql.errors import ColumnNotFound, InvalidData
 from lancegpu_sql.query.proved import Proof, Stored
 from lancegpu_sql.refresh.current import Arguments, states, unproven
 from lancegpu_sql.refresh.target import Target, find_target
+from lancegpu_sql.sql.call_reader import with_values
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -19,15 +20,14 @@ from lancegpu_sql.tables.snapshot import Snapshot
 def stored_columns(snapshot: Snapshot, catalog: Catalog) -> tuple[Stored, ...]:
     """Return them: whether they are fresh in all rows is told by the files alone, so that nothing is read for it.
 
-    A column of a class with values of its own is none, for a call in a query has no such values; nor is one that shows a
-    field of a struct.
+    A column that shows a field of a struct is none.
     """
     found = (_stored(snapshot, catalog, column) for column in snapshot.computed)
     return tuple(stored for stored in found if stored is not None)
 
 
 def _stored(snapshot: Snapshot, catalog: Catalog, column: ComputedColumn) -> Stored | None:
-    if column.bound or column.output_field is not None:
+    if column.output_field is not None:
         return None
     try:
         target = find_target(snapshot, column.column)
@@ -36,7 +36,7 @@ def _stored(snapshot: Snapshot, catalog: Catalog, column: ComputedColumn) -> Sto
     doubtful = unproven(snapshot, target, catalog)
     stored = StoredColumn(
         column=column.column,
-        function=fold(column.function),
+        function=with_values(fold(column.function), column.bound),
         version_digest=column.digest,
         inputs=target.inputs,
         fully_fresh=not doubtful,

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import LanceGpuError
+from lancegpu_sql.query.bound import version_called
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.explained import Measured, as_text, as_value
 from lancegpu_sql.query.functions import FunctionSource
@@ -115,7 +116,7 @@ class FunctionQuery:
         measured = self._measured() if analyze else None
         called = {call.function for call in calls_in(self._text, signatures_of(self._known))}
         called |= {call.function for kept in self._kept for call in calls_in(kept.text, signatures_of(self._known))}
-        places = {name: self._source.place(self._known[name]) for name in sorted(called)}
+        places = {name: self._source.place(version_called(self._known, name)) for name in sorted(called)}
         if as_json:
             return json.dumps(as_value(self._plan, places, measured), ensure_ascii=False)
         return as_text(self._plan, places, measured)

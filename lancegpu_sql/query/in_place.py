@@ -13,6 +13,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.query.arguments import FunctionTypes
+from lancegpu_sql.query.bound import version_called
 from lancegpu_sql.query.engine import types_for
 from lancegpu_sql.query.inner_names import InnerNames
 from lancegpu_sql.query.private_names import as_written, private_name, unquoted
@@ -50,7 +51,11 @@ def signatures_of(known: Mapping[str, FunctionVersion]) -> dict[str, Signature]:
     """What the planner must know of Functions, by folded name."""
     return {
         name: Signature(
-            version.name, tuple(each.name for each in version.parameters), version.deterministic, version.digest
+            version.name,
+            tuple(each.name for each in version.parameters),
+            version.deterministic,
+            version.digest,
+            version.init_parameters,
         )
         for name, version in known.items()
     }
@@ -127,7 +132,7 @@ class InPlace:
 
     def _made(self, call: TextCall, movable: Movable) -> str:
         """The key of a way to call a Function, which DuckDB knows from now on."""
-        version = self._known[call.function]
+        version = version_called(self._known, call.function)
         way = Way(version, call.in_try, call.in_try and call.alone_in_try)
         # Inside of TRY DuckDB allows nothing else.
         moves = way.in_try or movable == "all" or (movable == "deterministic" and version.deterministic)

@@ -7,10 +7,16 @@ from collections.abc import Iterable
 
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.query.bound import name_called
 from lancegpu_sql.query.functions import OnError
 
-CallKey = tuple[str, OnError]
-"""A Function's version by its digest, and what becomes of a row that fails."""
+CallKey = tuple[str, str, OnError]
+"""A Function's version by its digest, what its class is made with, and what becomes of a row that fails."""
+
+
+def call_key(version: FunctionVersion, on_error: OnError) -> CallKey:
+    """What calls have in common whose values are the same for equal arguments."""
+    return version.digest, name_called(version), on_error
 
 
 class Memos:
@@ -29,7 +35,7 @@ class Memos:
         """The values of one Function, new ones while others are lent; None where it is asked anew for each row."""
         if not version.deterministic or not self._limit_bytes:
             return None
-        key: CallKey = (version.digest, on_error)
+        key = call_key(version, on_error)
         with self._lock:
             if key in self._lent:
                 return Memo(self._limit_bytes)

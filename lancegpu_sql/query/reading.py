@@ -17,12 +17,12 @@ from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import Cancelled, LanceGpuError
 from lancegpu_sql.query.aside import Aside
+from lancegpu_sql.query.bound import name_called
 from lancegpu_sql.query.engine import error_for
 from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError, Values
 from lancegpu_sql.query.in_place import CaughtByTry, InPlace, Way
-from lancegpu_sql.query.memos import CallKey, Memos
+from lancegpu_sql.query.memos import CallKey, Memos, call_key
 from lancegpu_sql.query.tally import Spent, Tally
-from lancegpu_sql.sql.names import fold
 
 Result = TypeVar("Result")
 Bind = Callable[["FunctionReading"], Any]
@@ -137,8 +137,8 @@ class FunctionReading:
 
     def submit(self, version: FunctionVersion, on_error: OnError, arguments: pa.RecordBatch) -> Values:
         """Ask a Function for the values of some rows; the first of them ask for a worker."""
-        self.tally.asked(fold(version.name), arguments.num_rows, arguments.nbytes)
-        key: CallKey = (version.digest, on_error)
+        self.tally.asked(name_called(version), arguments.num_rows, arguments.nbytes)
+        key = call_key(version, on_error)
         with self._lock:
             if self._failure is not None or self._closed:
                 raise self._failure or Cancelled("The query was closed")
@@ -157,7 +157,7 @@ class FunctionReading:
     def release(self, version: FunctionVersion, on_error: OnError) -> None:
         """Give the workers of a Function back before the reading ends; one that needs it after all asks anew."""
         with self._lock:
-            opened = self._open.pop((version.digest, on_error), None)
+            opened = self._open.pop(call_key(version, on_error), None)
         if opened is not None:
             opened.calls.close()
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.query.arguments import FunctionTypes
+from lancegpu_sql.query.bound import version_called
 from lancegpu_sql.query.engine import types_for
 from lancegpu_sql.query.functions import OnError, Values
 from lancegpu_sql.query.in_place import InPlace
@@ -72,7 +73,9 @@ class Stages:
         self._known = known
         self._reading = reading
         self._bind = bind
-        self._types = {name: FunctionTypes(known[name]) for stage in plan.stages for name in _functions_of(stage)}
+        self._types = {
+            name: FunctionTypes(version_called(known, name)) for stage in plan.stages for name in _functions_of(stage)
+        }
         self._sources: dict[str, _Source] = {}
         in_place = set(plan.in_place)
         self._users = Counter(key for stage in plan.stages for key in map(_key, stage.calls) if key[0] not in in_place)
@@ -130,7 +133,7 @@ class Stages:
         return (relation.project(f"*, {', '.join(added.values())}") if added else relation), calls
 
     def _submit(self, call: PlannedCall) -> Callable[[pa.RecordBatch], Values]:
-        version, on_error = self._known[call.function], _key(call)[1]
+        version, on_error = version_called(self._known, call.function), _key(call)[1]
         return lambda arguments: self._reading.submit(version, on_error, arguments)
 
     def _rows(
@@ -153,7 +156,7 @@ class Stages:
             key = _key(call)
             self._users[key] -= 1
             if self._users[key] == 0:
-                self._reading.release(self._known[call.function], key[1])
+                self._reading.release(version_called(self._known, call.function), key[1])
 
 
 def _functions_of(stage: Stage) -> list[str]:

@@ -28,7 +28,7 @@ class StoredColumn:
     column
         Its name.
     function
-        The Function that computes it, by folded name.
+        The Function that computes it, as in `TextCall.function`.
     version_digest
         The version that its values were computed with.
     inputs
@@ -60,7 +60,7 @@ class PlannedCall:
     result
         The column of the stage that holds what it returns.
     function
-        The Function, by folded name.
+        The Function, as in `TextCall.function`.
     arguments
         The columns of the stage's input that are its arguments, in the order of the parameters. Their types are those of
         the expressions; the engine casts them as DuckDB casts arguments.
@@ -111,7 +111,7 @@ class QueryPlan:
     final_sql
         The query over them; its columns are those of the query, in order.
     in_place
-        The Functions that are called in place, by folded names: their names stand in the SQL of this plan.
+        The Functions that are called in place, as in `TextCall.function`: their names stand in the SQL of this plan.
     notes
         For people: which rule did what, and why a call stays in place.
 

@@ -29,6 +29,14 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
+class Times:
+    def __init__(self, by: int, plus: float = 0.5) -> None:
+        self._by, self._plus = by, plus
+
+    def __call__(self, n: int) -> float:
+        return n * self._by + self._plus
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> LanceFolder:
     folder = LanceFolder(Path(tmp_path_factory.mktemp("tables")))
@@ -41,6 +49,7 @@ def functions() -> InProcessFunctions:
     functions = InProcessFunctions()
     for each in (size, scaled, words):
         functions.add(each)
+    functions.add(Times, "times")
     functions.add(size, "draw", deterministic=False)
     return functions
 
@@ -120,6 +129,12 @@ def test_a_column_named_by_its_call_is_named_outside_of_a_subquery(
 def test_what_is_wrong_beside_a_column_named_by_its_call_is_told(session: QuerySession):
     with pytest.raises(InvalidQuery, match='"nothing" not found'):
         session.sql("SELECT \"size('a')\" FROM (SELECT size('a')) WHERE nothing > 1")
+
+
+def test_a_class_is_made_with_what_a_call_gives_it(session: QuerySession):
+    query = "SELECT times(id, by := 2), times(id, plus := 0, by := -1), times(id + 9, by := 2) FROM docs"
+    assert session.sql(f"{query} WHERE times(id, by := 3) < 4").fetchall() == [(2.5, -1.0, 20.5)]
+    assert session.sql("SELECT list_transform([1, 2], lambda n: times(n, by := 2))").fetchall() == [([2.5, 4.5],)]
 
 
 def test_equal_arguments_are_computed_once(session: QuerySession, functions: InProcessFunctions):

@@ -131,3 +131,26 @@ def test_a_row_that_failed_is_computed_anew(db: Database, calls: Calls):
     rows = db.sql("SELECT key FROM failing WHERE TRY(picky(key)) IS NULL").fetchall()
     assert rows == [(FAILS,)]
     assert set(calls.take()) == {FAILS}
+
+
+class Noted:
+    def __init__(self, path: str, by: int = 2) -> None:
+        self._path, self._by = path, by
+
+    def __call__(self, key: int) -> int:
+        with Path(self._path).open("a") as file:
+            file.write(f"{key}\n")
+        return key * self._by
+
+
+def test_a_column_is_read_where_its_class_is_made_with_the_same_values(db: Database, calls: Calls):
+    db.create_function(Noted, "noted")
+    table = db.create_table("made", pa.table({"key": [1, 2]}))
+    table.add_columns({"y": db.get_function("noted")(key=lg.col("key"), path=str(calls.path), by=3)})
+    table.refresh_column("y")
+    calls.take()
+    values = f"path := '{calls.path}'"
+    assert db.sql(f"SELECT noted(key, {values}, by := 3) FROM made").fetchall() == [(3,), (6,)]
+    assert calls.take() == {}
+    assert db.sql(f"SELECT noted(key, {values}) FROM made").fetchall() == [(2,), (4,)]
+    assert calls.take() == {1: 1, 2: 1}

@@ -32,8 +32,7 @@ def _as_query(stage: Stage, query: exp.Query, marked: Marked) -> exp.Select:
 
 
 def _as_call(call: PlannedCall, marked: Marked) -> exp.Expr:
-    name = exp.to_identifier(marked.known[call.function].name, quoted=True)
-    made: exp.Expr = exp.Anonymous(this=name, expressions=[exp.column(argument) for argument in call.arguments])
+    made = marked.call(call.function, [exp.column(argument) for argument in call.arguments])
     if call.try_:
         made = exp.Try(this=made)
     if call.mask is not None:

@@ -11,7 +11,10 @@ from sqlglot.errors import SqlglotError
 
 from lancegpu_sql.sql.blocks.dialect import Written, written
 from lancegpu_sql.sql.blocks.kinds import MARKER, is_marker, markers_in
-from lancegpu_sql.sql.functions_in_text import Signature, TextCall, renamed
+from lancegpu_sql.sql.call_reader import Signature, TextCall, values_in, without_values
+from lancegpu_sql.sql.constants import constant_text
+from lancegpu_sql.sql.functions_in_text import renamed
+from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.tokens import TokenType, tokens_of
 
 
@@ -24,22 +27,34 @@ class Marked:
     """A query's tree, and what its markers stand for."""
 
     tree: exp.Query
-    calls: Mapping[str, str]  # marker -> folded name of the Function
+    calls: Mapping[str, str]  # marker -> the Function that it calls, as in `TextCall.function`
     known: Mapping[str, Signature]
 
     def function(self, marker: exp.Anonymous) -> str:
-        """The folded name of the Function that a marker calls."""
+        """The Function that a marker calls, as in `TextCall.function`."""
         return self.calls[str(marker.this)]
 
-    def is_deterministic(self, marker: exp.Anonymous) -> bool:
-        return self.known[self.function(marker)].deterministic
+    def signature(self, function: str) -> Signature:
+        """What is known of a Function."""
+        return self.known[without_values(function)]
 
-    def sql(self, node: exp.Expr) -> str:
-        """SQL in which the Functions have their names again."""
+    def is_deterministic(self, marker: exp.Anonymous) -> bool:
+        return self.signature(self.function(marker)).deterministic
+
+    def call(self, function: str, arguments: Sequence[exp.Expr], *, with_values: bool = True) -> exp.Expr:
+        """A call of a Function by its name."""
+        values = values_in(function) if with_values else {}
+        named = [exp.Var(this=f"{quote(name)} := {constant_text(value)}") for name, value in values.items()]
+        name = exp.to_identifier(self.signature(function).name, quoted=True)
+        return exp.Anonymous(this=name, expressions=[*arguments, *named])
+
+    def sql(self, node: exp.Expr, *, with_values: bool = True) -> str:
+        """SQL in which the Functions have their names again, and the constants that their classes are made with."""
         copy = node.copy()
         for marker in markers_in(copy):
-            name = self.known[self.function(marker)].name
-            marker.set("this", exp.to_identifier(name, quoted=True))
+            call = self.call(self.function(marker), marker.expressions, with_values=with_values)
+            marker.set("this", call.this)
+            marker.set("expressions", call.expressions)
         return written(copy)
 
 

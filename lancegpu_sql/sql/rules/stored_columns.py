@@ -51,7 +51,7 @@ def _use(
     stored = next((one for one in columns if one.function == function and tuple(map(fold, one.inputs)) == inputs), None)
     if stored is None:
         return []
-    digest = marked.known[function].version_digest
+    digest = marked.signature(function).version_digest
     if not digest or stored.version_digest != digest:
         return [f"not read from {stored.column}: it was computed with another version of {function}"]
     if sources.may_be_null(alias):

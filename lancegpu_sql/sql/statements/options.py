@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Iterable, Mapping
 
+from lancegpu_sql.sql.constants import number_of
 from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import Option, Options, Value
 from lancegpu_sql.sql.statements.reader import Reader
@@ -71,25 +71,11 @@ def value(reader: Reader) -> Value:
     word = reader.peek()
     if word.kind is not Kind.NUMBER:
         reader.refuse(expected=("a number", "a text in quotes", "TRUE", "FALSE", "NULL"))
-    number = _number(word.value)
+    number = number_of(word.value)
     if number is None:
         reader.refuse("This number cannot be read", expected="a number")
     reader.take()
     return -number if negative else number
-
-
-def _number(text: str) -> int | float | None:
-    try:
-        if len(text) > 40:
-            return None
-        return int(text, 0) if text[:2].lower() in ("0x", "0b") else int(text)
-    except ValueError:
-        pass
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
 
 
 def _option(reader: Reader) -> Option:

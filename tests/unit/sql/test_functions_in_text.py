@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from lancegpu_sql.catalog.models import InitParameter
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.sql.functions_in_text import Signature, calls_in, in_place
 
@@ -11,6 +14,12 @@ KNOWN = {
     "f": Signature("f", ("x",), deterministic=True),
     "g": Signature("g", ("x", "y"), deterministic=True),
     "nothing": Signature("nothing", (), deterministic=True),
+    "made": Signature(
+        "made",
+        ("x",),
+        deterministic=True,
+        init_parameters=(InitParameter(name="by", required=True, type="int"), InitParameter(name="On", required=False)),
+    ),
     "my.embed-2": Signature("my.Embed-2", ("text",), deterministic=True),
 }
 NAMES = {"f": "_f", "g": "_g", "nothing": "_n", "my.embed-2": "_e"}
@@ -180,3 +189,31 @@ def test_of_nested_calls_in_a_try_only_the_outer_is_alone():
 
 def test_a_text_that_does_not_parse_has_its_calls_found():
     assert replaced("SELECT f(x) FRM ( WHERE f(y) GARBAGE") == 'SELECT "_f"(x) FRM ( WHERE "_f"(y) GARBAGE'
+
+
+def test_constants_for_a_class_are_told_apart_from_arguments():
+    (call,) = calls_in("SELECT made(x + 1, by := 2, on => ['a'])", KNOWN)
+    assert call.function == 'made{"On": ["a"], "by": 2}'
+    assert (
+        in_place(
+            "SELECT made(by := 2, x := y)", calls_in("SELECT made(by := 2, x := y)", KNOWN), {'made{"by": 2}': "_m"}
+        )
+        == 'SELECT "_m"(y)'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "column"),
+    [
+        ("SELECT made(x)", "is made with 'by'", 8),
+        ("SELECT made(x, by := x)", "takes a constant for 'by'", 22),
+        ("SELECT made(x, by := 1 + 1)", "takes a constant for 'by'", 24),
+        ("SELECT made(x, by := 'a')", "takes int for 'by', not 'a'", 22),
+        ("SELECT made(x, by := 1, BY := 2)", "is given 'by' twice", 25),
+        ("SELECT made(x, 1)", "one too many: write made(x, by := …)", 16),
+    ],
+)
+def test_what_a_class_cannot_be_made_with_is_refused(text: str, said: str, column: int):
+    with pytest.raises(InvalidQuery, match=re.escape(said)) as caught:
+        calls_in(text, KNOWN)
+    assert caught.value.facts["column"] == column

@@ -16,15 +16,18 @@ from lancegpu_sql.version import __version__
 
 if TYPE_CHECKING:
     from lancegpu_sql.database import Database, JobHandle, Table
+    from lancegpu_sql.database.attachment import Attachment, attach
     from lancegpu_sql.database.connect import connect
     from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 
 __all__ = [
+    "Attachment",
     "Database",
     "JobHandle",
     "KubernetesPlacement",
     "Table",
     "__version__",
+    "attach",
     "col",
     "connect",
     "errors",
@@ -33,6 +36,7 @@ __all__ = [
 
 _LATER = {
     **dict.fromkeys(("Database", "JobHandle", "Table", "connect"), "lancegpu_sql.database"),
+    **dict.fromkeys(("Attachment", "attach"), "lancegpu_sql.database.attachment"),
     "KubernetesPlacement": "lancegpu_sql.placement.kubernetes",
 }
 

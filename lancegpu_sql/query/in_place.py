@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,9 +13,9 @@ from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.query.arguments import FunctionTypes
 from lancegpu_sql.query.bound import version_called
-from lancegpu_sql.query.engine import types_for
 from lancegpu_sql.query.inner_names import InnerNames
 from lancegpu_sql.query.private_names import as_written, private_name, unquoted
+from lancegpu_sql.query.udf import make_udf
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, in_place
 
 
@@ -146,7 +145,6 @@ class InPlace:
 
     def _make(self, private: str, way: Way, *, moves: bool) -> None:
         types = FunctionTypes(way.version)
-        *parameters, output = types_for(self._maker, [*types.readable_parameters, types.readable_output])
 
         def called(*columns: Any) -> pa.Array:
             try:
@@ -159,19 +157,8 @@ class InPlace:
                     self._failed(exc)
                 raise
 
-        # DuckDB counts the parameters of a callable.
-        named = [inspect.Parameter(f"p{index}", inspect.Parameter.POSITIONAL_ONLY) for index in range(len(parameters))]
-        called.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
         self._callables.append(called)
-        self._maker.create_function(  # type: ignore[call-overload]  # its types know enumerations only
-            private,
-            called,
-            parameters,
-            output,
-            type="arrow",
-            null_handling="special",
-            side_effects=not moves,
-        )
+        make_udf(self._maker, private, types, called, volatile=not moves)
 
 
 class NeedsToRun(Exception):

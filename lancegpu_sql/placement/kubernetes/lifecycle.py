@@ -63,6 +63,8 @@ class Ending(StrEnum):
 class Unplaced:
     """The pod has no node, or is held up on it: `diagnosis.diagnose` says why."""
 
+    held_up: bool = False
+
 
 @dataclass(frozen=True)
 class Running:
@@ -220,8 +222,10 @@ class PodStory:
 
 def _standing(pod: PodView, events: Sequence[EventView]) -> PodEvent:
     """Return where a pod stands that nobody asked to end."""
-    if not pod.node or held_up(pod) is not None:
+    if not pod.node:
         return Unplaced()
+    if held_up(pod) is not None:
+        return Unplaced(held_up=True)
     running = any(one.state == "running" for one in _mains(pod))
     if running and pod.pod_ip:
         return Running(pod.pod_ip)

@@ -80,7 +80,13 @@ def test_an_event_tells_that_the_image_is_being_pulled() -> None:
 def test_a_container_that_cannot_start_puts_the_pod_back_among_those_that_wait(reason: str) -> None:
     stuck = [{"name": "worker", "state": {"waiting": {"reason": reason}}}]
     _, told = seen(POD, merged(POD, {"status": {"containerStatuses": stuck}}))
-    assert told[-1] == Unplaced()
+    assert told[-1] == Unplaced(held_up=True)
+
+
+def test_a_pod_that_is_held_up_on_a_node_is_told_though_its_way_there_was_not_seen() -> None:
+    stuck = [{"name": "worker", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+    _, told = seen(merged(POD, {"spec": {"nodeName": None}}), merged(POD, {"status": {"containerStatuses": stuck}}))
+    assert told == [Unplaced(), Unplaced(held_up=True)]
 
 
 @pytest.mark.parametrize(

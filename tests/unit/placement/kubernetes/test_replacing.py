@@ -144,3 +144,14 @@ def test_pauses_grow_and_have_an_end():
     assert pauses == sorted(pauses)
     assert pauses[0] < 1
     assert pauses[-1] == pauses[-2] == 60
+
+
+def test_an_image_that_cannot_be_pulled_is_told_though_the_pods_way_to_its_node_was_not_seen(
+    cluster: FakeCluster, placement: KubernetesPlacement
+):
+    """As where a watch begins, or begins anew, after the pod was made."""
+    asked = Asked(placement, request_for(L4))
+    pod = until_pod(cluster)
+    waiting = {"reason": "ImagePullBackOff", "message": "not found"}
+    bind(cluster, pod, containerStatuses=[{"name": "worker", "image": "worker:test", "state": {"waiting": waiting}}])
+    assert asked.next(Waiting).reason == "image"

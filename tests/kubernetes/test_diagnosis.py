@@ -172,6 +172,8 @@ def test_more_memory_is_asked_for_than_any_node_has(scene: Scene, kwok_node: Add
     why = scene.why()
     assert (why.reason, why.can_be_met) == ("too_large", False)
     assert "500 GiB of memory" in why.message
+    kwok_node("gpu-2", gpus=1, labels=scene.pool, resources={"memory": "1Ti"})
+    scene.runs()
 
 
 def test_the_pool_is_tainted_then_cordoned_then_free(scene: Scene, kwok_node: AddKwokNodes):
@@ -218,6 +220,8 @@ def test_gpus_are_free_but_the_memory_beside_is_not(scene: Scene, kwok_node: Add
     why = scene.why()
     assert (why.reason, why.can_be_met) == ("other_resource", True)
     assert "2 GPUs of GPU class 'a100' are free on gpu-1, but not the 64 GiB of memory" in why.message
+    scene.api.delete("Pod", "hog", scene.namespace, grace_seconds=0)
+    scene.runs()
 
 
 def test_the_device_plugin_reports_the_gpus_unhealthy(scene: Scene, kwok_node: AddKwokNodes):
@@ -225,6 +229,8 @@ def test_the_device_plugin_reports_the_gpus_unhealthy(scene: Scene, kwok_node: A
     scene.patch_node("gpu-1", {"status": {"allocatable": {GPU: "0"}}}, "status")
     scene.ask()
     assert scene.why().reason == "device_failed"
+    scene.patch_node("gpu-1", {"status": {"allocatable": {GPU: "2"}}}, "status")
+    scene.runs()
 
 
 def test_a_kubelet_that_cannot_give_the_devices_refuses_the_pod(scene: Scene, process_node: AddProcessNode):
@@ -298,6 +304,8 @@ def test_a_mixed_pool_tells_what_is_soonest_gone_and_the_rest_after_it(scene: Sc
     scene.runs("first")
     scene.ask()
     assert "; 1 further node is tainted" in scene.why().message
+    scene.patch_node("gpu-2", {"spec": {"taints": None}})
+    scene.runs()
 
 
 def test_a_preempted_worker_is_told_from_a_deleted_one(

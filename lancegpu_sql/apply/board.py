@@ -1,7 +1,8 @@
-"""The board: every call between the input and the caller, in order, and who has it. The one place with a lock.
+"""The board: what is under way, and who has it. The one place with a lock.
 
 Slots take calls from it and put results back; the caller takes finished ones off its front. It pulls the input itself,
-in the thread of whichever slot has room for a call, so that nothing is read ahead of what fits.
+in the thread of whichever slot has room for a call, so that nothing is read ahead of what fits. `queue` has the calls,
+`intake` the rows that have none yet, and `setbacks` decides what becomes of calls that fail.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from lancegpu_sql.apply.batches import Cutter, InputBatch
+from lancegpu_sql.apply.batches import InputBatch
 from lancegpu_sql.apply.failures import call_timeout
 from lancegpu_sql.apply.hand import Call, Hand
+from lancegpu_sql.apply.intake import Intake
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.parts import PartPlan
 from lancegpu_sql.apply.queue import CallQueue
@@ -39,20 +41,15 @@ class Board:
     """
 
     def __init__(self, inputs: Iterator[InputBatch], load: FunctionLoad, options: ApplyOptions) -> None:
-        self._inputs = inputs
+        self._intake = Intake(inputs)
         self._load = load
         self._options = options
         self._changed = threading.Condition()
-        self._cutter = Cutter()
         self._queue = CallQueue()
         self._setbacks = Setbacks(self._queue, load, options)
         self._hands: list[Hand] = []
         self._parts = PartPlan(options.part_target_seconds, options.max_part_rows)
         self._meter = PaceMeter()
-        self._pulling = False
-        self._reader: Hand | None = None
-        self._exhausted = False
-        self._more_comes = True
         self._busy = BusyMeter()
         self._error: BaseException | None = None
         self._stopped = False
@@ -84,12 +81,12 @@ class Board:
                     return call
                 if self._needs_rows(hand):
                     began = time.monotonic()
-                    if self._pulling:
+                    if self._intake.pulling:
                         self._changed.wait()
                     else:
-                        self._reader = hand
+                        self._intake.reader = hand
                         self._pull()
-                        self._reader = None
+                        self._intake.reader = None
                     without_rows += time.monotonic() - began
                 elif self._finished_for(hand):
                     return None
@@ -199,7 +196,7 @@ class Board:
     def finished(self) -> bool:
         """Whether the input is over and everything has been taken off."""
         with self._changed:  # rows that leave the cutter are not yet in the order for a moment
-            return self._exhausted and self._error is None and not self._cutter.rows and not self._queue
+            return self._intake.over and self._error is None and not self._queue
 
     def stop(self) -> None:
         """Give out no more calls."""
@@ -242,7 +239,7 @@ class Board:
 
     def reads(self, hand: Hand | None) -> bool:
         """Whether a worker's slot is busy reading the input."""
-        return hand is not None and self._reader is hand
+        return hand is not None and self._intake.reader is hand
 
     @property
     def cut_short(self) -> bool:
@@ -275,9 +272,7 @@ class Board:
     @property
     def measured(self) -> bool:
         """Whether the probe is over: a first part is computed and there is more to do."""
-        return (
-            self._parts.index > 0 and self._meter.pace is not None and not (self._exhausted and not self._cutter.rows)
-        )
+        return self._parts.index > 0 and self._meter.pace is not None and not self._intake.over
 
     # Decisions, with the lock held.
 
@@ -316,14 +311,14 @@ class Board:
         return self._parts.may_go_on
 
     def _cut(self, hand: Hand) -> Call | None:
-        if not self._cutter.rows:
+        if not self._intake.rows:
             return None
         pace = self._meter.pace
         part_left = self._parts.rows_left(pace.rows_per_second * max(1, len(self._hands)) if pace else None)
-        wanted = min(call_rows(pace, self._cutter.row_bytes(), self._options), part_left)
+        wanted = min(call_rows(pace, self._intake.row_bytes(), self._options), part_left)
         if hand.fits_rows is not None:
             wanted = min(wanted, hand.fits_rows)
-        piece = self._cutter.cut(wanted, self._options.call_target_bytes, more_comes=self._more_comes)
+        piece = self._intake.cut(wanted, self._options.call_target_bytes)
         if piece is None:
             return None
         result_bytes = int(pace.result_bytes_per_row * piece.rows) if pace else 0
@@ -331,7 +326,7 @@ class Board:
         return self._queue.add(part, piece, closes_part=closes_part, result_bytes=result_bytes)
 
     def _needs_rows(self, hand: Hand) -> bool:
-        reads = self._queue.failed_at is None and not (self._exhausted or self._error)
+        reads = self._queue.failed_at is None and not (self._intake.exhausted or self._error)
         return reads and self._has_credit(hand) and self._may_cut()
 
     def _finished_for(self, hand: Hand) -> bool:
@@ -345,7 +340,7 @@ class Board:
         )
 
     def _nothing_left(self) -> bool:
-        over = self._queue.failed_at is not None or (self._exhausted and not self._cutter.rows)
+        over = self._queue.failed_at is not None or self._intake.over
         return over and not self._queue.some_again
 
     def _all_done(self) -> bool:
@@ -354,25 +349,9 @@ class Board:
         return not self._queue.open_calls or (self._queue.failed_at is not None and not self._queue.any_needed())
 
     def _pull(self) -> None:
-        """Read one batch, with the lock let go: reading may take long."""
-        batch: InputBatch | None = None
-        error: BaseException | None = None
-        self._pulling = True
-        self._changed.release()
-        try:
-            batch = next(self._inputs, None)
-        except BaseException as exc:
-            error = exc
-        self._changed.acquire()
-        self._pulling = False
-        self._changed.notify_all()
-        if error is not None:
+        error = self._intake.pull(self._changed)
+        if error is not None and not self._draining:
             self._error = self._error or error
-        elif batch is None:
-            self._exhausted, self._more_comes = True, False
-        else:
-            self._more_comes = batch.rows > 0
-            self._cutter.add(batch)
 
     def _give(self, hand: Hand, call: Call, asked: float, without_rows: float) -> None:
         now = time.monotonic()

@@ -14,7 +14,7 @@ from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.retry import RetryPolicy
-from lancegpu_sql.errors import CallTimeout, RowFailed, WorkerLost
+from lancegpu_sql.errors import CallTimeout, Cancelled, RowFailed, WorkerLost
 from lancegpu_sql.placement import Lost
 from lancegpu_sql.workers import CallFailure, CallResult, FunctionLoad
 
@@ -362,3 +362,19 @@ def test_while_it_drains_no_call_is_given_out_and_those_that_run_still_count():
     assert (board.next_call(hand), board.drained) == (None, False)
     done(board, hand, running)
     assert (board.next_done(0), board.drained) == (running, True)
+
+
+def test_an_input_that_was_told_to_end_as_well_costs_no_call_that_runs():
+    def told() -> Iterator[InputBatch]:
+        yield input_batch(range(10))
+        raise Cancelled("told to end")
+
+    board = Board(told(), LOAD, ApplyOptions())
+    hand = joined(board)
+    done(board, hand, take(board, hand))
+    running = take(board, hand)
+    assert call_if_any(board, hand) is None
+    board.next_done(0)
+    board.drain()
+    done(board, hand, running)
+    assert board.next_done(0) is running

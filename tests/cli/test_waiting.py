@@ -100,6 +100,15 @@ def test_ctrl_c_cancels_cleanly_and_says_how_to_resume(busy: Database):
     assert (status, busy.get_job(job[1]).status()) == (130, JobState.CANCELLED)
 
 
+def test_ctrl_c_ends_a_query_that_waits_and_says_how_to_go_on(busy: Database):
+    process = command(busy, "sql", "SELECT gated(1, 1)")
+    wait_until_it_waits(process)
+    process.send_signal(signal.SIGINT)
+    status, told = ended(process)
+    assert status == 130, told
+    assert re.search(r"Cancelled while it waited: .*'one'.*run it again.*wait = false", told)
+
+
 def test_a_refresh_cancelled_from_elsewhere_ends_with_1_and_says_how_to_go_on(busy: Database):
     process = command(busy, "refresh", "other", "y")
     wait_until_it_waits(process)

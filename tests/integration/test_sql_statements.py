@@ -381,3 +381,25 @@ def test_each_statement_is_carried_out_when_its_result_is_asked_for(db: lg.Datab
     assert next(results).fetchall() == [(1,)]
     assert len(next(results).fetchall()) == 2
     assert db.open_table("docs").count_rows() == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO docs (id) SELECT nothing FROM docs",
+        "UPDATE docs SET text = nothing",
+        "DELETE FROM docs WHERE id = nothing",
+        "CREATE TABLE other AS SELECT nothing FROM docs",
+    ],
+)
+def test_what_duckdb_cannot_bind_is_told_at_its_place(db: lg.Database, text: str):
+    with pytest.raises(InvalidQuery, match='"nothing" not found') as caught:
+        db.sql(f"SELECT 1;\n{text}")
+    caret = " " * text.index("nothing") + "^"
+    assert caught.value.message.endswith(f"\n{text}\n{caret}")
+
+
+def test_what_duckdb_cannot_bind_in_a_query_is_told_at_its_place(db: lg.Database):
+    with pytest.raises(InvalidQuery, match=r"LINE 2:   nothing FROM docs\n          \^") as caught:
+        db.sql("SELECT size(text),\n  nothing FROM docs")
+    assert "size" not in caught.value.message.partition("LINE")[0]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
-from lancegpu_sql.sql.places import Place
+from lancegpu_sql.sql.places import Place, query_error
 from lancegpu_sql.sql.statements.changes import ROW_COLUMNS
 from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import Statement
@@ -45,11 +45,13 @@ def told_of(
     at = _offset(query, place)
     text = written or statement.text
     found = None if at is None else _in_statement(query, at, text, parts or (text,))
-    if found is not None and said.startswith(_PARSER):
-        start, is_end = found
-        at = _offset_of(whole, statement.place) + _before_numbering(statement.text, text, start)
+    if found is None:
+        return error if query == statement.text else InvalidQuery(said, **error.facts)
+    start, is_end = found
+    at = _offset_of(whole, statement.place) + _before_numbering(statement.text, text, start)
+    if said.startswith(_PARSER):
         return fault(whole, at, "This expression is not complete" if is_end else said.removeprefix(_PARSER))
-    return error if query == statement.text else InvalidQuery(said, **error.facts)
+    return error if query == statement.text else query_error(said, whole, at, **error.facts)
 
 
 def _offset_of(text: str, place: Place) -> int:

@@ -75,6 +75,9 @@ class InPlace:
         Computes one, and returns its values; raises `CaughtByTry` for a row that failed in a TRY.
     failed
         Told of any other error before DuckDB makes words of it.
+    doubted
+        Told of one of a call with constants: DuckDB makes it while it plans, and goes on without its value where it
+        fails. Should a row need it, it is made again, and the error is DuckDB's too.
     """
 
     def __init__(
@@ -83,12 +86,14 @@ class InPlace:
         known: Mapping[str, FunctionVersion],
         evaluate: Evaluate,
         failed: Callable[[BaseException], None] = lambda _error: None,
+        doubted: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         self._maker = maker
         self._known = known
         self._signatures = signatures_of(known)
         self._evaluate = evaluate
         self._failed = failed
+        self._doubted = doubted
         self._callables: list[Callable[..., pa.Array]] = []  # DuckDB counts on them to live as long as its functions
         self._names: dict[str, str] = {}
         self._written: dict[str, str] = {}
@@ -102,7 +107,8 @@ class InPlace:
         ----------
         movable
             Which Functions DuckDB may move as it moves those of its own, and compute while it plans. Others it does not
-            push below a join or before a cheap condition; but there are places where it allows none such.
+            push below a join or before a cheap condition; but there are places where it allows none such. What a
+            Function gives for constants it may always compute beforehand, where nothing keeps it from being computed.
         """
         calls = calls_in(text, self._signatures)
         if not calls:
@@ -134,16 +140,17 @@ class InPlace:
         version = version_called(self._known, call.function)
         way = Way(version, call.in_try, call.in_try and call.alone_in_try)
         # Inside of TRY DuckDB allows nothing else.
-        moves = way.in_try or movable == "all" or (movable == "deterministic" and version.deterministic)
-        key = f"{call.function} {way.in_try} {way.alone_in_try} {moves}"
+        constant = call.constant and version.deterministic
+        moves = way.in_try or movable == "all" or (movable == "deterministic" and version.deterministic) or constant
+        key = f"{call.function} {way.in_try} {way.alone_in_try} {moves} {constant}"
         if key not in self._names:
             private = private_name(way.version.name)
-            self._make(private, way, moves=moves)
+            self._make(private, way, self._doubted if constant else self._failed, moves=moves)
             self._names[key] = private
             self._written[private] = way.version.name
         return key
 
-    def _make(self, private: str, way: Way, *, moves: bool) -> None:
+    def _make(self, private: str, way: Way, failed: Callable[[BaseException], None], *, moves: bool) -> None:
         types = FunctionTypes(way.version)
 
         def called(*columns: Any) -> pa.Array:
@@ -154,7 +161,7 @@ class InPlace:
                 raise
             except BaseException as exc:
                 if not (way.in_try and isinstance(exc, InvalidData)):
-                    self._failed(exc)
+                    failed(exc)
                 raise
 
         self._callables.append(called)

@@ -85,11 +85,12 @@ class FunctionReading:
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._streams: list[pa.RecordBatchReader] = []
         self._failure: BaseException | None = None
+        self._doubtful: BaseException | None = None
         self._closed = False
         self.runs_as_written = True  # DuckDB shows the line that it runs, which is of no use where nobody wrote it
         self._lock = threading.Lock()
         self.tally = Tally()
-        self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail)
+        self.functions = InPlace(open_cursor(), known, self._evaluate, self.fail, self._doubt)
         self._run = source.open_run(text, self.cancel, self.rest)
         self._aside = Aside("lancegpu query")
         self._bind: Bind | None = bind
@@ -187,6 +188,10 @@ class FunctionReading:
             self._failure = error
         self._interrupt()
 
+    def _doubt(self, error: BaseException) -> None:
+        """Note what went wrong for constants, which is nothing if no row needs them."""
+        self._doubtful = error
+
     def close(self) -> None:
         """End the work, give workers back, and remove what was made for it."""
         with self._lock:
@@ -231,6 +236,8 @@ class FunctionReading:
         try:
             result = self._aside.call(work, self._interrupt_again)
         except (duckdb.Error, OSError, LanceGpuError, RuntimeError) as exc:
+            if self._doubtful is not None and str(self._doubtful) in str(exc):
+                self.fail(self._doubtful)
             if self._failure is not None:
                 raise self._failure from None
             raise self._told(exc) from exc

@@ -64,6 +64,8 @@ class TextCall:
         Whether an error in it is caught by a TRY around it.
     alone_in_try
         Whether it is all that stands in that TRY.
+    constant
+        Whether its arguments are constants, and nothing around it may keep it from being evaluated.
     """
 
     function: str
@@ -75,6 +77,7 @@ class TextCall:
     written_in_order: bool
     in_try: bool
     alone_in_try: bool
+    constant: bool = False
 
 
 def with_values(function: str, values: Mapping[str, Any]) -> str:

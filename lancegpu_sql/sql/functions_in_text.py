@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lancegpu_sql.sql.call_reader import CallReader, Signature, TextCall
 from lancegpu_sql.sql.call_sites import Site, closings, sites, word_of
+from lancegpu_sql.sql.constant_calls import is_constant, is_reached
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.tokens import is_name, tokens_of
 
@@ -49,7 +50,8 @@ def calls_in(text: str, known: Mapping[str, Signature]) -> tuple[TextCall, ...]:
         close = reader.close
         around = [span for span in tries if span[0] < index and close < span[1]]
         alone = (index - 1, close + 1) in tries
-        calls.append(replace(call, in_try=bool(around), alone_in_try=alone))
+        constant = is_constant(tokens, (index + 1, close), names & found.keys()) and is_reached(tokens, index)
+        calls.append(replace(call, in_try=bool(around), alone_in_try=alone, constant=constant))
     return tuple(calls)
 
 

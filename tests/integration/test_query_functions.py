@@ -279,6 +279,27 @@ def test_a_result_read_to_its_end_has_left_no_thread(session: QuerySession):
     assert set(threading.enumerate()) == before
 
 
+def test_a_call_with_constants_is_made_once_for_all_rows(session: QuerySession, functions: InProcessFunctions):
+    functions.memo_bytes = 0
+    query = "SELECT count(*) FROM range(10000) r(i) WHERE i > size('abc') AND i < scaled(by := -2.0, n := -3)"
+    assert session.sql(query).fetchall() == [(2,)]
+    assert functions.rows == {"size": 1, "scaled": 1}
+
+
+def test_a_call_with_constants_in_a_branch_is_made_if_a_row_reaches_it(
+    session: QuerySession, functions: InProcessFunctions
+):
+    query = "SELECT CASE WHEN i < 0 THEN size('bad') END, coalesce(i, size('bad')) FROM range(2) r(i)"
+    assert session.sql(query).fetchall() == [(None, 0), (None, 1)]
+    assert not functions.rows
+
+
+def test_constants_that_fail_fail_a_query_only_if_a_row_needs_them(session: QuerySession):
+    assert session.sql("SELECT size('bad') FROM range(3) r(i) WHERE i < 0").fetchall() == []
+    with pytest.raises(RowFailed, match="a bad text"):
+        session.sql("SELECT size('bad') FROM range(3)").fetchall()
+
+
 def test_a_reading_is_cancelled_from_another_thread(session: QuerySession, functions: InProcessFunctions):
     result = session.sql("SELECT size('x' || i) FROM range(100000000) r(i)")
     reader = result.to_reader(1000)

@@ -34,9 +34,9 @@ class Names:
         self.prefix = "lancegpu"
         while self.prefix in text.lower():
             self.prefix += "_"
-        self._counts = {kind: count(1) for kind in ("stage", "in", "out")}
+        self._counts = {kind: count(1) for kind in ("stage", "side", "in", "out")}
 
-    def new(self, kind: Literal["stage", "in", "out"]) -> str:
+    def new(self, kind: Literal["stage", "side", "in", "out"]) -> str:
         return f"{self.prefix}_{kind}_{next(self._counts[kind])}"
 
 

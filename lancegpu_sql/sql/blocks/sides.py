@@ -83,11 +83,21 @@ def put_before(
     marked: Marked,
     names: Names,
     filters: Sequence[exp.Expr],
+    *,
+    once: bool = False,
 ) -> None:
-    """Make a call a column of a source, which becomes a query of the columns that the block may read."""
+    """Make a call a column of a source, which becomes a query of the columns that the block may read.
+
+    Parameters
+    ----------
+    filters
+        What its rows must pass to be of use.
+    once
+        Whether it must be a CTE of the whole query, since the block is run for each row of another query.
+    """
     node = sources.nodes[alias]
     side = node if node.meta.get(_SIDE) else _made_side(select, sources, alias, filters)
-    inner = side.this
+    inner = _query_of(side)
     alike = [item for item in inner.expressions if is_marker(item.unalias()) and _same(item.unalias(), call, marked)]
     if alike:
         result = alike[0].alias
@@ -97,6 +107,8 @@ def put_before(
         for star in stars_of(select, alias) or ():
             star.set("except_", [*(star.args.get("except_") or []), exp.to_identifier(result)])
     call.replace(exp.column(result, table=exp.to_identifier(node.alias_or_name, quoted=True)))
+    if once and isinstance(side, exp.Subquery):
+        sources.nodes[alias] = _made_cte(select, side, names)
 
 
 _SIDE = "lancegpu_side"
@@ -105,7 +117,7 @@ _SIDE = "lancegpu_side"
 def _made_side(select: exp.Select, sources: Sources, alias: str, filters: Sequence[exp.Expr]) -> exp.Expr:
     node = sources.nodes[alias]
     columns: list[exp.Expr] = [exp.Star()]
-    if not stars_of(select, alias):
+    if not stars_of(select, alias) or isinstance(select.parent, exp.Exists):  # EXISTS reads no column
         wanted = sorted((sources.names(alias) or frozenset()) & mentioned(select))
         columns = [exp.column(name, quoted=True) for name in wanted]
     inner = exp.Select(expressions=columns, from_=exp.From(this=node.copy()))
@@ -116,6 +128,38 @@ def _made_side(select: exp.Select, sources: Sources, alias: str, filters: Sequen
     node.replace(side)
     sources.nodes[alias] = side
     return side
+
+
+def _made_cte(select: exp.Select, side: exp.Subquery, names: Names) -> exp.Table:
+    """Read a source from a CTE of the whole query, which DuckDB runs once."""
+    root = select.root()
+    assert isinstance(root, exp.Query)
+    name = names.new("side")
+    root.with_(name, as_=side.this, materialized=True, copy=False)
+    table = exp.to_table(name)
+    table.set("alias", side.args["alias"].copy())
+    table.meta[_SIDE] = True
+    side.replace(table)
+    return table
+
+
+def _query_of(side: exp.Expr) -> exp.Select:
+    """The query that a source has become."""
+    query = side.this
+    if isinstance(side, exp.Table):
+        query = next(cte.this for cte in side.root().args["with_"].expressions if cte.alias == side.name)
+    assert isinstance(query, exp.Select)
+    return query
+
+
+def may_be_cte(select: exp.Select, sources: Sources, alias: str) -> bool:
+    """Whether what a source reads can be read at the beginning of the whole query."""
+    node, with_ = sources.nodes[alias], select.root().args.get("with_")
+    inner = [
+        cte.alias for clause in select.root().find_all(exp.With) if clause is not with_ for cte in clause.expressions
+    ]
+    named = isinstance(node, exp.Table) and fold(node.name) not in map(fold, inner)
+    return named and not (with_ is not None and with_.args.get("recursive"))
 
 
 def _same(one: exp.Expr, other: exp.Anonymous, marked: Marked) -> bool:

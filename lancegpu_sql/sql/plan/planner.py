@@ -131,9 +131,9 @@ class _Planner:
                 except NotPlanned:
                     continue
         for select in _inner_first(self._tree):
-            if select.args.get("joins") and any(map(is_marker, own_nodes(select))):
+            if select.args.get("from_") and select.args.get("where") and any(map(is_marker, own_nodes(select))):
                 try:
-                    if join_keys(select, Sources(select, written), self._marked, self._names):
+                    if join_keys(select, Sources(select, written), self._marked, self._names, self._around(select)):
                         self._note("join_keys: calls of a condition that joins, before the join")
                 except NotPlanned:
                     continue
@@ -144,6 +144,15 @@ class _Planner:
                         self._note("join_sides: calls in ON before the join, or after it in WHERE")
                 except NotPlanned:
                     continue
+
+    def _around(self, select: exp.Select) -> tuple[exp.Select, Sources] | None:
+        """The block for each of whose rows this one is run; None where it stands alone."""
+        if self._written.columns(select) is not None or select.parent_select is None:
+            return None
+        outer = select.parent_select
+        if self._written.columns(outer) is None or not outer.args.get("from_"):
+            raise NotPlanned("it is run for each row of a query that is run for each row of another")
+        return outer, Sources(outer, self._written)
 
     def _note(self, note: str) -> None:
         if note not in self._notes:

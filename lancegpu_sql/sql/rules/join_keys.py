@@ -13,42 +13,72 @@ from sqlglot import exp
 from lancegpu_sql.sql.blocks.cut import Names, conjuncts, conjuncts_of
 from lancegpu_sql.sql.blocks.kinds import has_subquery, markers_in
 from lancegpu_sql.sql.blocks.marked import Marked
-from lancegpu_sql.sql.blocks.sides import calls_of_one_source, is_filter, may_stand_before, put_before
+from lancegpu_sql.sql.blocks.sides import calls_of_one_source, is_filter, may_be_cte, may_stand_before, put_before
 from lancegpu_sql.sql.blocks.sources import Sources
 from lancegpu_sql.sql.names import fold
 
 
-def join_keys(select: exp.Select, sources: Sources, marked: Marked, names: Names) -> bool:
-    """Take the calls out of the conditions that join the sources of one block; False where there was nothing to do."""
+def join_keys(
+    select: exp.Select, sources: Sources, marked: Marked, names: Names, around: tuple[exp.Select, Sources] | None
+) -> bool:
+    """Take the calls out of the conditions that join the sources of one block; False where there was nothing to do.
+
+    Parameters
+    ----------
+    around
+        The query for each of whose rows the block is run, where it is: it is joined to the block's sources as well.
+    """
     joined = _Joined(sources)
     for join in select.args.get("joins") or []:
         _note_join(join, sources, joined)
     parts = conjuncts(select, "where")
     for part in parts:
-        if not markers_in(part):
-            joined.together(_owners(part, sources))
+        if not markers_in(part) and not isinstance(part, (exp.NEQ, exp.Not)):
+            joined.together(_owners(part, sources, around))
     done = False
     for part in parts:
-        owners = _owners(part, sources)
-        if markers_in(part) and not has_subquery(part) and joined.apart(owners):
-            calls = calls_of_one_source(part, sources, marked)
-            if len(calls) < len(markers_in(part)) or not all(
-                may_stand_before(select, sources, owner) and not sources.may_be_null(owner) for _, owner in calls
-            ):
-                continue
-            for call, owner in calls:
-                filters = [other for other in parts if is_filter(other, sources, owner)]
-                put_before(select, sources, owner, call, marked, names, filters)
-            joined.together(owners)
-            done = True
+        if markers_in(part) and not has_subquery(part) and joined.apart(_owners(part, sources, around)):
+            places = _places(part, select, sources, marked, around)
+            for call, (block, of_block, owner) in places:
+                filters = [other for other in conjuncts(block, "where") if is_filter(other, of_block, owner)]
+                put_before(block, of_block, owner, call, marked, names, filters, once=block is select and bool(around))
+            done = done or bool(places)
     return done
 
 
+_Place = tuple[exp.Select, Sources, str]
+
+
+def _places(
+    part: exp.Expr, select: exp.Select, sources: Sources, marked: Marked, around: tuple[exp.Select, Sources] | None
+) -> list[tuple[exp.Anonymous, _Place]]:
+    """The calls of a condition, each with the block and the source where it can be made; none where one cannot."""
+    found: list[tuple[exp.Anonymous, _Place]] = []
+    for call, owner in calls_of_one_source(part, sources, marked):
+        found.append((call, (select, sources, owner)))
+    if around is not None:
+        for call, owner in calls_of_one_source(part, around[1], marked):
+            if all(sources.owner(column) is None for column in call.find_all(exp.Column)):
+                found.append((call, (*around, owner)))
+    calls = [call for call in markers_in(part) if call.find(exp.Column)]
+    if len(found) < len(calls):
+        return []
+    for _, (block, of_block, owner) in found:
+        if not may_stand_before(block, of_block, owner) or of_block.may_be_null(owner):
+            return []
+        if around and block is select and not may_be_cte(block, of_block, owner):
+            return []
+    return found
+
+
+_OUTER = ""  # stands for the sources of the query around
+
+
 class _Joined:
-    """Which sources are joined, at once or through others."""
+    """Which sources are joined, at once or through others, by conditions without calls."""
 
     def __init__(self, sources: Sources) -> None:
-        self._group = {alias: alias for alias in sources.nodes}
+        self._group = {alias: alias for alias in (*sources.nodes, _OUTER)}
 
     def together(self, aliases: Iterable[str]) -> None:
         groups = {self._group[alias] for alias in aliases}
@@ -65,7 +95,7 @@ def _note_join(join: exp.Join, sources: Sources, joined: _Joined) -> None:
     right = {alias for alias, node in sources.nodes.items() if node is join.this}
     if on is not None:
         for part in conjuncts_of(on):
-            joined.together(_owners(part, sources) | (right if join.side else set()))
+            joined.together(_owners(part, sources, None) | (right if join.side else set()))
     elif (
         join.args.get("using")
         or fold(join.method or "")
@@ -76,6 +106,13 @@ def _note_join(join: exp.Join, sources: Sources, joined: _Joined) -> None:
         joined.together(sources.nodes)
 
 
-def _owners(part: exp.Expr, sources: Sources) -> set[str]:
-    found = {sources.owner(column) for column in part.find_all(exp.Column)}
-    return {owner for owner in found if owner is not None}
+def _owners(part: exp.Expr, sources: Sources, around: tuple[exp.Select, Sources] | None) -> set[str]:
+    """The sources that a condition reads, those of the query around as one."""
+    found: set[str] = set()
+    for column in part.find_all(exp.Column):
+        owner = sources.owner(column)
+        if owner is not None:
+            found.add(owner)
+        elif around is not None and around[1].owner(column) is not None:
+            found.add(_OUTER)
+    return found

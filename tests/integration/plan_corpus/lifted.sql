@@ -98,6 +98,13 @@ SELECT x.id, y.* EXCLUDE (l, st) FROM t x, t y WHERE f(x.a) = f(y.b) AND x.id > 
 SELECT t.id, u.c FROM t, u WHERE (f(t.id) = u.id AND t.a = 1) OR (f(t.id) = u.id AND u.c > 20);
 SELECT t.id FROM t, u LEFT JOIN v ON v.k = u.id WHERE f(t.id) = g(u.id) AND nul(v.k) > 2;
 SELECT count(*) FROM t, (SELECT id, f(c) AS w FROM u) AS d WHERE g(t.id) = nul(d.id) AND d.w > 11;
+SELECT id FROM t WHERE EXISTS (FROM u WHERE f(u.id) = t.id AND u.c > 10);
+SELECT id FROM t WHERE EXISTS (FROM u WHERE f(u.id) = t.id AND g(u.c) > t.b);
+SELECT id FROM t WHERE a = 1 AND b > (SELECT min(c) FROM u WHERE u.id = f(t.id));
+SELECT id FROM t AS x WHERE NOT EXISTS (SELECT * FROM t AS y WHERE f(y.id) = f(x.b) AND y.id <> x.id);
+SELECT id FROM t WHERE id IN (SELECT id FROM u WHERE g(u.a) = t.a) OR b > (SELECT sum(k) FROM v WHERE f(k) = t.id);
+WITH c AS (SELECT id, a FROM u WHERE id IS NOT NULL) SELECT t.id FROM t, c WHERE f(t.id) = c.id AND t.b > (SELECT min(a) FROM c WHERE f(c.id) = t.b);
+SELECT id FROM t WHERE EXISTS (SELECT 1 FROM u WHERE f(u.id) = t.id) UNION ALL SELECT k FROM v WHERE EXISTS (FROM u WHERE g(u.id) = v.k);
 SELECT x.id, f(n) FROM t AS x, LATERAL (SELECT x.a + 1 AS n);
 SELECT id, f(n) FROM t, unnest(l) AS items(n);
 SELECT f(n) FROM range(5) AS r(n);

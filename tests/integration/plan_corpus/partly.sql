@@ -1,4 +1,6 @@
 -- Some calls are made in stages and some in place.
+SELECT t.id FROM t, u, v WHERE u.id = v.k AND f(t.id) = g(u.id) AND f(t.a) = g(v.k) AND t.b <= f(2) + f(t.b);
+SELECT id, (SELECT max(g(c)) FROM u, v WHERE f(u.id) = f(t.id) AND u.id = f(v.k)) AS m FROM t ORDER BY ALL;
 SELECT f(a), f(1) FROM t;
 SELECT g(f(1) + a) FROM t;
 SELECT f(id), (SELECT max(f(u.c)) FROM u WHERE u.id = t.id) FROM t;

@@ -179,6 +179,36 @@ def test_a_call_knows_whether_its_errors_are_caught(text: str, in_try: bool, alo
     assert (call.in_try, call.alone_in_try) == (in_try, alone)
 
 
+@pytest.mark.parametrize(
+    ("text", "constant"),
+    [
+        ("SELECT id FROM t WHERE f('a') = 1", True),
+        ("SELECT f(-1.5), 2", True),
+        ("SELECT f([1, 2])", True),
+        ("SELECT f(x := $1)", True),
+        ("SELECT CASE WHEN a THEN 1 END, f(1)", True),
+        ("SELECT (CASE WHEN a THEN 1 END) + f(1) AS b", True),
+        ("SELECT abs(f(1))", True),
+        ("SELECT f(a)", False),
+        ("SELECT f(1 + a)", False),
+        ("SELECT f(now())", False),
+        ("SELECT f((SELECT 1))", False),
+        ("SELECT CASE WHEN a THEN f(1) END", False),
+        ("SELECT CASE WHEN a THEN abs(f(1)) END", False),
+        ("SELECT CASE WHEN a THEN CASE WHEN b THEN 1 END + f(1) END", False),
+        ("SELECT coalesce(a, f(1))", False),
+        ("SELECT try(f(1))", False),
+    ],
+)
+def test_a_call_knows_whether_it_is_one_with_constants_that_is_certain_to_be_reached(text: str, constant: bool):
+    (call,) = calls_in(text, KNOWN)
+    assert call.constant is constant
+
+
+def test_a_call_with_calls_of_constants_is_one_of_constants():
+    assert [call.constant for call in calls_in("SELECT f(f(1)), f(f(a))", KNOWN)] == [True, True, False, False]
+
+
 def test_of_nested_calls_in_a_try_only_the_outer_is_alone():
     inner = calls_in("SELECT TRY(g(f(x), 1))", KNOWN)
     assert [(call.function, call.in_try, call.alone_in_try) for call in inner] == [

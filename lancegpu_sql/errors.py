@@ -33,6 +33,11 @@
     ├── Cancelled                    someone asked for it
     ├── StillWaiting                 a timeout ended while the job waits or runs on
     ├── WaitedTooLong                there was no room for a worker within `max_wait_seconds`
+    ├── PlacementError               the place where workers run is at fault, or what was asked of it
+    │   ├── InvalidPlacement         workers cannot be placed as things are set up
+    │   ├── ClusterUnreachable       the API server does not answer, or asks to come back later
+    │   └── ClusterRefused           the cluster refused a call
+    │       └── ClusterForbidden     by its access rules, a quota or an admission policy
     ├── StorageError                 a disk or an object store refused
     └── CatalogError                 the catalog cannot be read or is newer than this release
 """

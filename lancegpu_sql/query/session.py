@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 import duckdb
 import pyarrow as pa
@@ -17,16 +15,14 @@ from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.function_query import FunctionQuery
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import NeedsToRun, signatures_of
-from lancegpu_sql.query.kept import kept_text, kept_used
+from lancegpu_sql.query.kept import kept_used
+from lancegpu_sql.query.own_statements import OwnStatements
+from lancegpu_sql.query.plain import PlainQueries
 from lancegpu_sql.query.relation import TableRelation
-from lancegpu_sql.query.result import PlainReading, QueryResult
-from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
-from lancegpu_sql.query.state import KeptText, SessionState
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import calls_in
-from lancegpu_sql.sql.inner_query import inner_query, with_column_names
-from lancegpu_sql.sql.names import fold, quote
-from lancegpu_sql.sql.statement import write_in
 from lancegpu_sql.sql.statements import split
 from lancegpu_sql.sql.statements.model import Explain
 from lancegpu_sql.sql.versions import with_version_names
@@ -40,8 +36,6 @@ _READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 _ABOUT_A_QUERY = re.compile(r"\s*(DESCRIBE|SUMMARIZE|SHOW|DESC)\b", re.IGNORECASE)
 _FORMATS = frozenset({"text", "json"})
 _LISTS_TABLES = re.compile(r"\s*(SHOW\s+TABLES|SHOW|DESCRIBE|PRAGMA\s+show_tables)\s*;?\s*", re.IGNORECASE)
-# What a statement returns that has nothing to tell.
-_NOTHING = pa.table({"Success": pa.array([], pa.bool_())})
 
 
 class QuerySession:
@@ -70,6 +64,8 @@ class QuerySession:
         self._tables = Tables(snapshots, names)
         self._functions = functions
         self._state = SessionState()
+        self._plain = PlainQueries(self._state)
+        self._own = OwnStatements(self._tables, self._state, functions, self._plain)
 
     def sql(self, text: str, parameters: Parameters | None = None) -> QueryResult:
         """Run SQL.
@@ -132,7 +128,7 @@ class QuerySession:
                 return self.fixed(query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
             except NeedsToRun:
                 return self.fixed(query.done())
-        return self._result(lambda: self._bound(text, parameters, tables))
+        return self._plain.result(lambda: self._plain.reading(text, parameters, tables))
 
     def run(self, text: str, parameters: Parameters | None = None) -> QueryResult:
         """One of DuckDB's own statements on the session, run at once; what it returned is kept.
@@ -145,7 +141,7 @@ class QuerySession:
         _check_parameters(parameters)
         with duckdb_errors():
             (statement,) = self._state.engine.extract_statements(text)
-        return self._run(statement.type.name, statement.query, parameters)
+        return self._own.run(statement.type.name, statement.query, parameters, self.describe)
 
     def made(self) -> tuple[str, ...]:
         """The names of the tables and views that the user made in the session."""
@@ -200,111 +196,24 @@ class QuerySession:
             return self._list_tables()
         if kind == "EXPLAIN" and self._functions is not None:
             (statement,) = split(text)
-            if isinstance(statement, Explain) and self._calls_functions(statement.statement.text):
+            if isinstance(statement, Explain) and self._own.calls_functions(statement.statement.text):
                 inner = statement.statement.text
                 return self.explain(inner, parameters, analyze=statement.analyze, form=statement.format)
-        return self.query(text, parameters) if kind in _READS else self._run(kind, text, parameters)
-
-    def _calls_functions(self, text: str) -> bool:
-        return bool(calls_in(text, signatures_of(self._known())) or kept_used(text, self._state.kept))
+        return self.query(text, parameters) if kind in _READS else self._own.run(kind, text, parameters, self.describe)
 
     def _known(self) -> Mapping[str, FunctionVersion]:
         return {} if self._functions is None else self._functions.known()
 
-    def _run(self, kind: str, text: str, parameters: Parameters | None) -> QueryResult:
-        check_statement(kind, text)
-        write = write_in(text)
-        if write is not None:
-            made = self._state.made()
-            check_write(write, made=made, table=lambda name: self._tables.name_of(name, made))
-            kept = kept_text(write, calls=bool(calls_in(text, signatures_of(self._known()))), kept=self._state.kept)
-            if kept is not None:
-                return self._keep(replace(kept, text=self._with_column_names(kept.text)))
-            text = write.text
-            if write.verb == "DROP" and write.target and self._state.forget(write.target[-1]):
-                return self.fixed(_NOTHING)
-        rows = self._done(text, parameters)
-        if kind == "CREATE":
-            self._state.note_made()
-        name = remembered_setting(kind, text)
-        if name is not None:
-            self._state.note_setting(name, text)
-        return self.fixed(rows)
-
-    def _done(self, text: str, parameters: Parameters | None) -> pa.Table:
-        """What a statement returned, which has run by then: it is small, and DuckDB has it."""
-        tables = QueryTables(self._tables, self._state.made)
-        if self._calls_functions(text):
-            assert self._functions is not None
-            text = self._with_column_names(text, parameters)
-            return FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions).done()
-        with self._bound(text, parameters, tables) as reading:
-            return reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
-
-    def _with_column_names(self, text: str, parameters: Parameters | None = None) -> str:
-        """A statement whose query has the names of columns in it that DuckDB gives them as they are written."""
-        span = inner_query(text)
-        if span is None:
-            return text
-        return with_column_names(text, span, [name for name, _ in self.describe(text[slice(*span)], parameters)])
-
-    def _keep(self, kept: KeptText) -> QueryResult:
-        """Keep a view or macro whose text calls Functions, once DuckDB has made it for a moment."""
-        assert self._functions is not None
-        before = self._state.kept.get(fold(kept.name))
-        self._state.keep(kept)
-        try:
-            probe = f"FROM {quote(kept.name)}" if kept.kind == "VIEW" else f"SELECT 1 /* {kept.name} */"
-            tables = QueryTables(self._tables, self._state.made)
-            FunctionQuery(probe, None, tables, self._state, self._known(), self._functions, also=kept.name).result()
-        except BaseException:
-            self._state.forget(kept.name)
-            if before is not None:
-                self._state.keep(before)
-            raise
-        return self.fixed(_NOTHING)
-
     def fixed(self, rows: pa.Table) -> QueryResult:
         """Rows that are there already, as a result."""
-
-        @contextmanager
-        def opened() -> Iterator[PlainReading]:
-            def bind() -> Any:
-                cursor.register("rows", rows)
-                return cursor.sql("FROM rows")
-
-            with self._cursor() as cursor, closing(PlainReading(cursor, bind)) as reading:
-                yield reading
-
-        return self._result(opened)
-
-    def _result(self, opened: Callable[[], AbstractContextManager[PlainReading]]) -> QueryResult:
-        with duckdb_errors(), opened() as reading:
-            relation = reading.relation  # it is only bound, which takes no time
-            columns, types = list(relation.columns), list(map(str, relation.types))
-        return QueryResult(opened, columns, types)
+        return self._plain.fixed(rows)
 
     def _list_tables(self) -> QueryResult:
         names = sorted({*self._tables.names(), *self._state.made()})
         return self.fixed(pa.table({"name": pa.array(names, pa.string())}))
 
-    @contextmanager
-    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        cursor = self._state.cursor()
-        try:
-            yield cursor
-        finally:
-            cursor.close()
-
-    @contextmanager
-    def _bound(self, text: str, parameters: Parameters | None, tables: QueryTables) -> Iterator[PlainReading]:
-        """A query as DuckDB has it, on a connection of its own."""
-        with (
-            duckdb_errors(),
-            self._cursor() as cursor,
-            closing(PlainReading(cursor, lambda: tables.bind(cursor, text, parameters))) as reading,
-        ):
-            yield reading
+    def _cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        return self._plain.cursor()
 
 
 def _check_parameters(parameters: Parameters | None) -> None:

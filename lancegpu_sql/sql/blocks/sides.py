@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.cut import Names
 from lancegpu_sql.sql.blocks.kinds import (
     has_subquery,
     is_marker,
@@ -18,6 +17,7 @@ from lancegpu_sql.sql.blocks.kinds import (
 )
 from lancegpu_sql.sql.blocks.marked import Marked
 from lancegpu_sql.sql.blocks.sources import Sources, mentioned, stars_of, takes_all
+from lancegpu_sql.sql.blocks.wanted import Names
 from lancegpu_sql.sql.names import fold
 
 _PROTECTS = (exp.Case, exp.If, exp.Coalesce, exp.Try, exp.Lambda, exp.Comprehension)

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.ctes import drop, materialize, taken_along, with_taken
-from lancegpu_sql.sql.blocks.cut import Names, Wanted, cut
+from lancegpu_sql.sql.blocks.cut import cut
 from lancegpu_sql.sql.blocks.inlined import inlined
 from lancegpu_sql.sql.blocks.kinds import is_marker, is_star, markers_in, own_nodes
 from lancegpu_sql.sql.blocks.marked import Marked, NotPlanned, mark, numbered
@@ -21,6 +21,7 @@ from lancegpu_sql.sql.blocks.readings import same_reading
 from lancegpu_sql.sql.blocks.resolve import resolve
 from lancegpu_sql.sql.blocks.scopes import AsWritten
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
+from lancegpu_sql.sql.blocks.wanted import Names, Wanted
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
 from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.rules import RULES, Computed, join_keys, join_sides, push_filters, stored_columns

@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, has_calls
 from lancegpu_sql.sql.blocks.kinds import markers_in
 from lancegpu_sql.sql.blocks.occurrences import Occurrence, grouping_of, in_groups, occurrences
+from lancegpu_sql.sql.blocks.wanted import Wanted, conjuncts, has_calls
 
 
 def filter_groups(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.cut import Names, conjuncts, conjuncts_of
 from lancegpu_sql.sql.blocks.kinds import has_subquery, markers_in
 from lancegpu_sql.sql.blocks.marked import Marked
 from lancegpu_sql.sql.blocks.sides import calls_of_one_source, is_filter, may_be_cte, may_stand_before, put_before
 from lancegpu_sql.sql.blocks.sources import Sources
+from lancegpu_sql.sql.blocks.wanted import Names, conjuncts, conjuncts_of
 from lancegpu_sql.sql.names import fold
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.cut import Names, conjuncts, conjuncts_of
 from lancegpu_sql.sql.blocks.kinds import is_marker, markers_in
 from lancegpu_sql.sql.blocks.marked import Marked
 from lancegpu_sql.sql.blocks.sides import calls_of_one_source, is_filter, may_stand_before, put_before
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
+from lancegpu_sql.sql.blocks.wanted import Names, conjuncts, conjuncts_of
 from lancegpu_sql.sql.names import fold
 
 

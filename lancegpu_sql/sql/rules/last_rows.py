@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.cut import Level, Wanted, conjuncts
 from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences
+from lancegpu_sql.sql.blocks.wanted import Level, Wanted, conjuncts
 
 
 def last_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts, has_calls
 from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences
+from lancegpu_sql.sql.blocks.wanted import Wanted, conjuncts, has_calls
 
 
 def order_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:

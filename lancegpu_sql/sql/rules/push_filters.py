@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.cut import conjuncts
 from lancegpu_sql.sql.blocks.kinds import (
     has_subquery,
     is_aggregate,
@@ -19,6 +18,7 @@ from lancegpu_sql.sql.blocks.kinds import (
 )
 from lancegpu_sql.sql.blocks.scopes import AsWritten, tables_named, visible_ctes
 from lancegpu_sql.sql.blocks.sources import Sources
+from lancegpu_sql.sql.blocks.wanted import conjuncts
 from lancegpu_sql.sql.names import fold
 
 _STOPS = ("distinct", "group", "having", "qualify", "windows", "limit", "offset", "pivots")

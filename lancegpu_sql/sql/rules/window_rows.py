@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts
 from lancegpu_sql.sql.blocks.occurrences import Occurrence
+from lancegpu_sql.sql.blocks.wanted import Wanted, conjuncts
 
 
 def window_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:

@@ -1,0 +1,124 @@
+"""DuckDB's own statements on a session: run at once, and what they make is kept for the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.query.function_query import FunctionQuery
+from lancegpu_sql.query.functions import FunctionSource
+from lancegpu_sql.query.in_place import signatures_of
+from lancegpu_sql.query.kept import kept_text, kept_used
+from lancegpu_sql.query.plain import PlainQueries
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
+from lancegpu_sql.query.state import KeptText, SessionState
+from lancegpu_sql.query.tables import QueryTables, Tables
+from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.inner_query import inner_query, with_column_names
+from lancegpu_sql.sql.names import fold, quote
+from lancegpu_sql.sql.statement import write_in
+
+# What a statement returns that has nothing to tell.
+_NOTHING = pa.table({"Success": pa.array([], pa.bool_())})
+
+
+Describe = Callable[[str, Any], list[tuple[str, str]]]
+
+
+class OwnStatements:
+    """Those of one session.
+
+    Parameters
+    ----------
+    tables, state, functions
+        Of the session.
+    plain
+        Runs what calls no Function.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        state: SessionState,
+        functions: FunctionSource | None,
+        plain: PlainQueries,
+    ) -> None:
+        self._tables = tables
+        self._state = state
+        self._functions = functions
+        self._plain = plain
+
+    def run(self, kind: str, text: str, parameters: Any, describe: Describe) -> QueryResult:
+        """Run one of a kind that DuckDB names; what it returned is kept.
+
+        `describe` tells the names and types of a query's columns.
+
+        Raises
+        ------
+        InvalidQuery
+            It does not bind, or writes to one of the tables.
+        """
+        check_statement(kind, text)
+        write = write_in(text)
+        if write is not None:
+            made = self._state.made()
+            check_write(write, made=made, table=lambda name: self._tables.name_of(name, made))
+            kept = kept_text(write, calls=bool(calls_in(text, signatures_of(self._known()))), kept=self._state.kept)
+            if kept is not None:
+                return self._keep(replace(kept, text=_with_column_names(kept.text, None, describe)))
+            text = write.text
+            if write.verb == "DROP" and write.target and self._state.forget(write.target[-1]):
+                return self._plain.fixed(_NOTHING)
+        rows = self._done(text, parameters, describe)
+        if kind == "CREATE":
+            self._state.note_made()
+        name = remembered_setting(kind, text)
+        if name is not None:
+            self._state.note_setting(name, text)
+        return self._plain.fixed(rows)
+
+    def _done(self, text: str, parameters: Any, describe: Describe) -> pa.Table:
+        """What a statement returned, which has run by then: it is small, and DuckDB has it."""
+        tables = QueryTables(self._tables, self._state.made)
+        if self.calls_functions(text):
+            assert self._functions is not None
+            text = _with_column_names(text, parameters, describe)
+            return FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions).done()
+        with self._plain.reading(text, parameters, tables) as reading:
+            return reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
+
+    def _keep(self, kept: KeptText) -> QueryResult:
+        """Keep a view or macro whose text calls Functions, once DuckDB has made it for a moment."""
+        assert self._functions is not None
+        before = self._state.kept.get(fold(kept.name))
+        self._state.keep(kept)
+        try:
+            probe = f"FROM {quote(kept.name)}" if kept.kind == "VIEW" else f"SELECT 1 /* {kept.name} */"
+            tables = QueryTables(self._tables, self._state.made)
+            FunctionQuery(probe, None, tables, self._state, self._known(), self._functions, also=kept.name).result()
+        except BaseException:
+            self._state.forget(kept.name)
+            if before is not None:
+                self._state.keep(before)
+            raise
+        return self._plain.fixed(_NOTHING)
+
+    def _known(self) -> Mapping[str, FunctionVersion]:
+        return {} if self._functions is None else self._functions.known()
+
+    def calls_functions(self, text: str) -> bool:
+        """Whether a text calls Functions, itself or through a view or macro."""
+        return bool(calls_in(text, signatures_of(self._known())) or kept_used(text, self._state.kept))
+
+
+def _with_column_names(text: str, parameters: Any, describe: Describe) -> str:
+    """A statement whose query has the names of columns in it that DuckDB gives them as they are written."""
+    span = inner_query(text)
+    if span is None:
+        return text
+    return with_column_names(text, span, [name for name, _ in describe(text[slice(*span)], parameters)])

@@ -11,10 +11,11 @@
     │   ├── InvalidData              rows that do not suit a table
     │   ├── InvalidQuery             SQL that does not parse, bind or run
     │   │   └── ParseError           it does not parse: where, and what was expected
-    │   └── ComputedColumnWrite      a computed column written by hand
+    │   ├── ComputedColumnWrite      a computed column written by hand
+    │   └── ViewWrite                a materialized view written by hand
     ├── NotFound
     │   ├── TableNotFound, ColumnNotFound, FunctionNotFound, GpuClassNotFound, JobNotFound, ScheduleNotFound,
-    │   └── VersionNotFound
+    │   └── VersionNotFound, ViewNotFound
     ├── Conflict                     right in itself, not in the present state
     │   ├── AlreadyExists
     │   ├── InUse                    something else needs what would go
@@ -122,6 +123,10 @@ class ComputedColumnWrite(InvalidInput):
     """A computed column was written by hand; `columns` names it."""
 
 
+class ViewWrite(InvalidInput):
+    """A materialized view was written by hand; `view` names it."""
+
+
 class NotFound(LanceGpuError):
     """Nothing goes by that name."""
 
@@ -154,6 +159,10 @@ class ScheduleNotFound(NotFound):
 
 class VersionNotFound(NotFound):
     """The table has no such version, or it has been cleaned up."""
+
+
+class ViewNotFound(NotFound):
+    """The database has no such materialized view."""
 
 
 class Conflict(LanceGpuError):

@@ -152,6 +152,11 @@ class Settings(BaseModel):
         description="The most bytes of values of one Function that a query keeps, so that equal arguments are computed once; "
         "beyond that, a value may be computed again. 0 keeps none.",
     )
+    view_result_store_bytes: Annotated[int, Field(ge=0, le=MOST)] = Field(
+        default=1024 * _MIB,
+        description="The most bytes on disk of Functions' results that refreshes of views keep, so that an input is computed "
+        "once; those of use longest ago go first. 0 keeps none.",
+    )
     publication_interval_rows: Count | None = Field(
         default=None,
         description="A refresh shows its results to readers each time it has this many more. None: once, at its end.",

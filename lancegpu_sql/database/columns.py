@@ -14,6 +14,7 @@ from lancegpu_sql.database import arguments
 from lancegpu_sql.database.functions import registered
 from lancegpu_sql.database.gpu_classes import check_runs_on
 from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.view_needs import refuse_needed
 from lancegpu_sql.errors import ColumnNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.functions.binding import Binding
 from lancegpu_sql.functions.decorator import Function
@@ -139,6 +140,9 @@ def alter_column(
             )
         target = find_target(snapshot, name)
         snapshot.repoint(repointed(snapshot, target.columns, registered(services, function)))
+    if data_type is not None or rename is not None:
+        what = "renamed" if data_type is None else "given another type"
+        refuse_needed(services, snapshot.name, what, [name])
     if data_type is not None:
         snapshot = retype_column(snapshot, name, data_type)
     if rename is not None:
@@ -148,6 +152,7 @@ def alter_column(
 
 def drop_columns(services: Services, snapshot: Snapshot, names: Sequence[str]) -> None:
     """Remove columns, and the schedules of those that are computed."""
+    refuse_needed(services, snapshot.name, "dropped", names)
     reshaping.drop_columns(snapshot, names)
     subjects = [column_subject(snapshot.name, name) for name in names]
     services.catalog.drop_schedules(subjects, "its column was dropped")

@@ -9,19 +9,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
-from lancegpu_sql.database import arguments, functions, gpu_classes, schedules
+from lancegpu_sql.database import arguments, functions, gpu_classes, schedules, views
 from lancegpu_sql.database.agent import run_agent
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, subject_named
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
+from lancegpu_sql.database.view_needs import list_views, refuse_drop, refuse_overwrite
+from lancegpu_sql.database.views import MaterializedView, ViewStatus
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.refresh.target import proofs_of_table
+from lancegpu_sql.refresh.views.model import open_view
 from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.sources import reader_of
 
@@ -88,6 +91,8 @@ class Database:
         """
         arguments.text(name, "the name of a table")
         rows = [] if data is None and schema is not None else data
+        if mode == "overwrite":
+            refuse_overwrite(self._services, name)
         self._services.tables.create(name, reader_of(rows, schema), mode)
         if mode == "overwrite":
             self._services.catalog.drop_schedules_of_table(name)  # its computed columns are gone
@@ -114,8 +119,12 @@ class Database:
         ------
         TableNotFound
             Unless `missing_ok`.
+        InUse
+            A materialized view reads it, or it is one.
         """
-        self._services.tables.drop(arguments.text(name, "the name of a table"), missing_ok=missing_ok)
+        arguments.text(name, "the name of a table")
+        refuse_drop(self._services, name)
+        self._services.tables.drop(name, missing_ok=missing_ok)
         self._services.catalog.drop_proofs_under(proofs_of_table(name))
         self._services.catalog.drop_schedules_of_table(name)
 
@@ -130,6 +139,74 @@ class Database:
         """
         self._services.tables.convert(arguments.text(name, "the name of a table"))
         return Table(self._held, name)
+
+    # Materialized views
+
+    def create_materialized_view(
+        self, name: str, query: str, *, with_no_data: bool = False, **options: Any
+    ) -> MaterializedView:
+        """Make a view of a query's rows, and fill it.
+
+        Where its first refresh fails, or is cancelled, the view stays, empty: refresh it again, or drop it.
+
+        Parameters
+        ----------
+        name
+            As of a table; no table may have it.
+        query
+            One that reads tables and views of this database, and may call Functions. Names of the session's own tables,
+            views and macros mean nothing in it.
+        with_no_data
+            Leave it empty until it is refreshed.
+        **options
+            Of the first refresh; see `MaterializedView.refresh`.
+
+        Raises
+        ------
+        AlreadyExists, InvalidName
+        InvalidQuery
+            It is no query, or does not bind.
+        StaleInput, FunctionFailed, WorkerLost, StorageError
+            Of the first refresh.
+        """
+        checked = views.first_options(options)
+        view = views.create_view(self._services, name, query)
+        assert view is not None
+        if not with_no_data:
+            view.refresh(**checked)
+        return view
+
+    def open_materialized_view(self, name: str) -> MaterializedView:
+        """Return a handle to a view.
+
+        Raises
+        ------
+        ViewNotFound
+        """
+        open_view(self._services.tables, arguments.text(name, "the name of a view"))
+        return MaterializedView(self._held, name)
+
+    def list_materialized_views(self) -> list[ViewStatus]:
+        """Return how each view stands, by name."""
+        return [views.status_of(self._services, view) for view in list_views(self._services)]
+
+    def drop_materialized_view(self, name: str, *, missing_ok: bool = False) -> None:
+        """Remove a view with all its versions, and its schedule.
+
+        Raises
+        ------
+        ViewNotFound
+            Unless `missing_ok`.
+        InUse
+            Another view reads it.
+        """
+        arguments.text(name, "the name of a view")
+        if not (missing_ok and not self._services.tables.exists(name)):
+            views.drop_view(self._services, name)
+
+    def clear_results(self) -> None:
+        """Forget the results of Functions that refreshes of views have kept; later ones compute them again."""
+        views.clear_results(self._services)
 
     # Functions
 

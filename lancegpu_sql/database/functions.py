@@ -11,6 +11,7 @@ from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database.gpu_classes import known_gpu_classes
 from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.view_needs import calling_views
 from lancegpu_sql.errors import InvalidFunction, InvalidInput, LoadFailed
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.binding import Bindable
@@ -60,8 +61,17 @@ def alter_function(services: Services, name: str, placement: Mapping[str, Any]) 
 
 
 def drop_function(services: Services, name: str, version: int | None) -> None:
-    """Forget a Function, or one version of it, unless a column is computed by it."""
-    registry.drop_function(services.catalog, name, version, users=services.columns_computed_by)
+    """Forget a Function, or one version of it, unless a column is computed by it, or a view calls it."""
+
+    def users(function: str, one: int | None) -> list[str]:
+        views = calling_views(services, function)
+        return services.columns_computed_by(function, one) + (views if _is_latest(services, function, one) else [])
+
+    registry.drop_function(services.catalog, name, version, users=users)
+
+
+def _is_latest(services: Services, function: str, version: int | None) -> bool:
+    return version is None or version == services.catalog.function(function).version
 
 
 def _registered_already(catalog: Catalog, function: RegisteredFunction | FunctionVersion) -> InvalidFunction:

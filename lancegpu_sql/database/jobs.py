@@ -24,8 +24,11 @@ from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
+from lancegpu_sql.refresh.views.model import open_view
+from lancegpu_sql.refresh.views.request import ViewOptions
 
 REFRESH_COLUMN = "refresh_column"
+REFRESH_VIEW = "refresh_view"
 CREATE_FUNCTION = "create_function"
 
 _CANCEL_SECONDS = 30.0
@@ -37,18 +40,34 @@ _log = logging.getLogger("lancegpu_sql.jobs")
 
 def refresh_job(services: Services, table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobHandle[Any]:
     """Start a refresh in this process; one like it whose process died is gone on with instead."""
-    record = _refresh_record(table, columns, options)
-    for left in _queued_like(services, record):
-        try:
-            return _start_refresh(services, left, options)
-        except Conflict:
-            continue  # another process took it
-    return _start_refresh(services, record, options)
+    return _start_or_go_on(services, _refresh_record(table, columns, options))
 
 
 def submit_refresh(services: Services, table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobHandle[Any]:
     """Leave a refresh to the agents of the database; where one like it is queued already, that one stands for both."""
-    record = _refresh_record(table, columns, options)
+    return _left_to_agents(services, _refresh_record(table, columns, options))
+
+
+def view_job(services: Services, view: str, options: ViewOptions) -> JobHandle[Any]:
+    """Start a view's refresh in this process; one like it whose process died is gone on with instead."""
+    return _start_or_go_on(services, _view_record(view, options))
+
+
+def submit_view(services: Services, view: str, options: ViewOptions) -> JobHandle[Any]:
+    """Leave a view's refresh to the agents of the database; see `submit_refresh`."""
+    return _left_to_agents(services, _view_record(view, options))
+
+
+def _start_or_go_on(services: Services, record: JobRecord) -> JobHandle[Any]:
+    for left in _queued_like(services, record):
+        try:
+            return _start(services, left)
+        except Conflict:
+            continue  # another process took it
+    return _start(services, record)
+
+
+def _left_to_agents(services: Services, record: JobRecord) -> JobHandle[Any]:
     left = _queued_like(services, record)
     if left:
         record = left[0]
@@ -83,8 +102,8 @@ def followed(services: Services, job_id: str) -> JobHandle[Any]:
 def resume(services: Services, job_id: str) -> JobHandle[Any]:
     """Run a job here that no process runs."""
     record = services.catalog.find_job(job_id)
-    options = _resumable(services, record)
-    return _start_refresh(services, record, options)
+    _resumable(services, record)
+    return _start(services, record)
 
 
 def show(services: Services, handle: JobHandle[Result]) -> Result:
@@ -107,23 +126,40 @@ def resume_command(uri: str, job_id: str) -> str:
     return shlex.join(["lancegpu", "--db", uri, "jobs", "resume", job_id])
 
 
-def _start_refresh(services: Services, record: JobRecord, options: RefreshOptions) -> JobHandle[Any]:
-    job = services.runner.start(record, _refresh_work(services, record, options))
-    return _handle(services, job, _reader(REFRESH_COLUMN))
+def _start(services: Services, record: JobRecord) -> JobHandle[Any]:
+    job = services.runner.start(record, WORKS[record.kind](services, record))
+    return _handle(services, job, _reader(record.kind))
 
 
-def _refresh_work(services: Services, record: JobRecord, options: RefreshOptions | None = None) -> Work:
-    chosen = RefreshOptions.of(**record.request) if options is None else options
+def _refresh_work(services: Services, record: JobRecord) -> Work:
+    options = RefreshOptions.of(**record.request)
 
     def work(context: JobContext) -> dict[str, Any]:
-        result = refresh_column(services.refresh_resources(), str(record.table), record.columns[0], chosen, context)
+        result = refresh_column(services.refresh_resources(), str(record.table), record.columns[0], options, context)
         return result.model_dump(mode="json")
 
     return work
 
 
-WORKS: Mapping[str, Callable[[Services, JobRecord], Work]] = {REFRESH_COLUMN: _refresh_work}
+def _view_work(services: Services, record: JobRecord) -> Work:
+    options = ViewOptions.of(**record.request)
+
+    def work(context: JobContext) -> dict[str, Any]:
+        # DuckDB is loaded by the first refresh of a view.
+        from lancegpu_sql.refresh.views.refreshing import refresh_view
+
+        result = refresh_view(services.refresh_resources(), str(record.table), options, context)
+        return result.model_dump(mode="json")
+
+    return work
+
+
+WORKS: Mapping[str, Callable[[Services, JobRecord], Work]] = {REFRESH_COLUMN: _refresh_work, REFRESH_VIEW: _view_work}
 """What an agent can run, by kind of job: all that lives in the database alone."""
+
+
+def _view_record(view: str, options: ViewOptions) -> JobRecord:
+    return JobRecord.new(REFRESH_VIEW, table=view, request=options.model_dump(mode="json", exclude_defaults=True))
 
 
 def _refresh_record(table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobRecord:
@@ -139,12 +175,15 @@ def _queued_like(services: Services, wanted: JobRecord) -> list[JobRecord]:
     return [job for job in queued if (job.kind, job.columns, job.request) == same and job.owner is None]
 
 
-def _resumable(services: Services, record: JobRecord) -> RefreshOptions:
-    """Return the options of a refresh that can be gone on with; what could not run is refused here."""
+def _resumable(services: Services, record: JobRecord) -> None:
+    """Refuse to go on with what is no refresh, or could not run."""
     if record.kind in ENDS_WITH_PROCESS:
         raise Conflict(
             f"Job {record.id} was a query, whose result went with whoever read it: run it again.", job_id=record.id
         )
+    if record.kind == REFRESH_VIEW and record.table is not None:
+        open_view(services.tables, record.table)
+        return
     if record.kind != REFRESH_COLUMN or record.table is None:
         raise Conflict(
             f"Job {record.id} registered a Function, which lived in the process that started it: register it again there.",
@@ -153,7 +192,6 @@ def _resumable(services: Services, record: JobRecord) -> RefreshOptions:
     options = RefreshOptions.of(**record.request)
     latest = services.tables.open(record.table)
     check_refresh(services, latest, find_target(latest, record.columns[0]), options)
-    return options
 
 
 def _say_where_unserved(services: Services, record: JobRecord) -> None:
@@ -176,5 +214,6 @@ def _handle(
 def _reader(kind: str) -> Callable[[dict[str, Any]], Any]:
     return {
         REFRESH_COLUMN: RefreshResult.model_validate,
+        REFRESH_VIEW: RefreshResult.model_validate,
         CREATE_FUNCTION: FunctionVersion.model_validate,
     }.get(kind, lambda result: result)

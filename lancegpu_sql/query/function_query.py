@@ -238,9 +238,14 @@ class _Describer:
 
     def read_tree(self, text: str) -> object:
         """DuckDB's own reading of a query; None where it gives none."""
-        try:
-            found = self._cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-        except duckdb.Error:
-            return None
-        tree = json.loads(found[0][0])
-        return None if tree.get("error") else tree
+        return read_tree(self._cursor, text)
+
+
+def read_tree(cursor: duckdb.DuckDBPyConnection, text: str) -> object:
+    """DuckDB's own reading of a query, as plain values; None where it gives none."""
+    try:
+        found = cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
+    except duckdb.Error:
+        return None
+    tree = json.loads(found[0][0])
+    return None if tree.get("error") else tree

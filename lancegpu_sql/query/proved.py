@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lancegpu_sql.query.readable import is_blob, to_readable
+from lancegpu_sql.query.readable import to_readable
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.stages import StoredColumn
+from lancegpu_sql.tables.naming import is_blob
 
 
 @dataclass(frozen=True)

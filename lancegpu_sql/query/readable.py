@@ -7,15 +7,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from lancegpu_sql.errors import InvalidQuery
-from lancegpu_sql.tables.naming import alike_names
+from lancegpu_sql.tables.naming import alike_names, is_blob
 
 _MOST_DECIMAL_DIGITS = 38
-
-
-def is_blob(field: pa.Field) -> bool:
-    """Whether Lance stores a column's bytes apart from it, and hands out descriptions unless asked for the bytes."""
-    extension = getattr(field.type, "extension_name", "")
-    return extension.startswith("lance.blob") or (field.metadata or {}).get(b"lance-encoding:blob") == b"true"
 
 
 def readable_type(stored: pa.DataType) -> pa.DataType:

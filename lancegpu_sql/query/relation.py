@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
-from lancegpu_sql.query.readable import is_blob, readable_field, to_readable
+from lancegpu_sql.query.readable import readable_field, to_readable
+from lancegpu_sql.tables.naming import is_blob
 from lancegpu_sql.tables.snapshot import Snapshot
 
 # What Lance says to a condition that it cannot carry out.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import duckdb_errors
-from lancegpu_sql.query.function_query import FunctionQuery
+from lancegpu_sql.query.function_query import FunctionQuery, read_tree
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import NeedsToRun, signatures_of
 from lancegpu_sql.query.kept import kept_used
@@ -23,9 +23,11 @@ from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.statements import split
 from lancegpu_sql.sql.statements.model import Explain
 from lancegpu_sql.sql.versions import with_version_names
+from lancegpu_sql.sql.views import EngineFunctions
 from lancegpu_sql.tables.snapshot import Snapshot
 
 Parameters = Sequence[object] | Mapping[str, object]
@@ -36,6 +38,12 @@ _READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 _ABOUT_A_QUERY = re.compile(r"\s*(DESCRIBE|SUMMARIZE|SHOW|DESC)\b", re.IGNORECASE)
 _FORMATS = frozenset({"text", "json"})
 _LISTS_TABLES = re.compile(r"\s*(SHOW\s+TABLES|SHOW|DESCRIBE|PRAGMA\s+show_tables)\s*;?\s*", re.IGNORECASE)
+# A function of one name may be several: of some only those that read the clock in another time zone are not the same.
+_ENGINE_FUNCTIONS = """
+SELECT function_name, 'volatile' FROM duckdb_functions() WHERE function_type = 'scalar'
+GROUP BY ALL HAVING bool_and(stability <> 'CONSISTENT')
+UNION ALL SELECT DISTINCT function_name, 'aggregate' FROM duckdb_functions() WHERE function_type = 'aggregate'
+"""
 
 
 class QuerySession:
@@ -186,6 +194,18 @@ class QuerySession:
         told = query.explained(analyze=analyze, as_json=form.lower() == "json")
         key = "analyzed_plan" if analyze else "stages"
         return self.fixed(pa.table({"explain_key": [key], "explain_value": [told]}))
+
+    def read_tree(self, text: str) -> object:
+        """DuckDB's own reading of a query, as plain values; None where it gives none."""
+        with self._cursor() as cursor:
+            return read_tree(cursor, text)
+
+    def engine_functions(self) -> EngineFunctions:
+        """What DuckDB's own functions are like."""
+        with self._cursor() as cursor:
+            rows = cursor.execute(_ENGINE_FUNCTIONS).fetchall()
+        named = {kind: frozenset(fold(name) for name, found in rows if found == kind) for _, kind in rows}
+        return EngineFunctions(named.get("volatile", frozenset()), named.get("aggregate", frozenset()))
 
     def close(self) -> None:
         """End the engine; what lived in the session is gone."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from lancegpu_sql.apply import ApplyOptions
 from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_made_at
 from lancegpu_sql.catalog.store import Catalog
-from lancegpu_sql.errors import GpuClassNotFound, InvalidInput
+from lancegpu_sql.errors import GpuClassNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.refresh.target import Target
@@ -88,6 +88,55 @@ def worker_need(
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
         since=job_made_at(job_id),
         queue=options.queue,
+        backups=backups,
+    )
+
+
+def query_need(
+    catalog: Catalog,
+    settings: Settings,
+    function: FunctionVersion,
+    job_id: str,
+    owner: str,
+    options: RefreshOptions | None = None,
+) -> WorkerNeed:
+    """Return what to ask the pool for, for a call in a query.
+
+    Raises
+    ------
+    InvalidQuery
+        The Function needs values when it is made, which a query cannot give.
+    GpuClassNotFound
+        The database does not know the Function's GPU class.
+    """
+    required = [each.name for each in function.init_parameters if each.required]
+    if required:
+        raise InvalidQuery(
+            f"The Function {function.name!r} needs values for {', '.join(required)} when it is made, which a query cannot "
+            "give: register it with default values for them.",
+            function=function.name,
+        )
+    chosen, placement = options or RefreshOptions.of(), function.placement
+    gpu_class, backups = gpu_classes_for(catalog, placement, chosen.gpu_class)
+    return WorkerNeed(
+        load=FunctionLoad(
+            function=function.name,
+            version=function.version,
+            digest=function.digest,
+            payload=catalog.payload(function.name, function.version),
+            bound={},
+            output_type=function.output_type,
+            concurrency=placement.concurrency,
+            init_timeout_seconds=chosen.init_timeout_seconds or settings.init_timeout_seconds,
+        ),
+        gpu_class=gpu_class,
+        gpus=placement.gpus if placement.gpu else 0,
+        cpus=placement.cpus,
+        env=function.env,
+        job_id=job_id,
+        owner=f"job {job_id} ({owner}, process {os.getpid()})",
+        since=job_made_at(job_id),
+        queue=chosen.queue,
         backups=backups,
     )
 

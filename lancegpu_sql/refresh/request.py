@@ -26,7 +26,8 @@ def _whole(text: str) -> str:
     return text
 
 
-def _queue_name(name: str) -> str:
+def queue_name(name: str) -> str:
+    """Return the name of a queue as it is; raises ValueError where it is none."""
     if not _QUEUE_NAME.fullmatch(name):
         raise ValueError("a queue's name has a-z, 0-9, - and ., at most 63 of them")
     return name
@@ -77,7 +78,7 @@ class RefreshOptions(BaseModel):
     gpu_class: str | None = Field(None, description="use this GPU class instead of the Function's own")
     gpu_count: int | None = Field(None, ge=1, le=MOST, description="GPUs used at a time, at most")
     max_workers: int | None = Field(None, ge=1, le=MOST, description="workers used at a time, at most")
-    queue: Annotated[str, AfterValidator(_queue_name)] | None = Field(
+    queue: Annotated[str, AfterValidator(queue_name)] | None = Field(
         None, description="the cluster's queue (Kueue) that admits the workers, instead of the GPU class's"
     )
     publication_interval_rows: int | None = Field(
@@ -132,14 +133,15 @@ class RefreshOptions(BaseModel):
 
 
 class RefreshResult(BaseModel):
-    """What a refresh did.
+    """What a refresh of a computed column or of a view did.
 
     Attributes
     ----------
     mode
-        ``no_op``: every value was current; ``full``: every row was computed; ``incremental``: some were.
+        ``no_op``: every value was current; ``full``: every row was computed, or the view's query ran again;
+        ``incremental``: some rows were.
     rows_assigned
-        Rows whose value this refresh computed and published.
+        Rows whose value this refresh computed and published; of a view, the rows that it wrote.
     rows_failed
         Rows that it tried and that got no value; they are published as null, and `table.errors` tells why.
     rows_remaining
@@ -148,6 +150,13 @@ class RefreshResult(BaseModel):
         The table's version that readers see now.
     job_id
         The job that did it.
+    rows_removed
+        Of a view: rows that went, those among them in whose place others came.
+    calls_made, calls_reused
+        Of a view: for how many inputs Functions were called, and for how many rows a result was there: kept from an
+        earlier refresh, or of an equal input. None for a column.
+    source_versions
+        Of a view: the versions of its sources that its rows are made of.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -158,3 +167,7 @@ class RefreshResult(BaseModel):
     rows_remaining: int
     version: int
     job_id: str
+    rows_removed: int = 0
+    calls_made: int | None = None
+    calls_reused: int | None = None
+    source_versions: dict[str, int] = {}

@@ -12,6 +12,7 @@ from lancegpu_sql.errors import CommitConflict, InvalidData, InvalidQuery
 from lancegpu_sql.tables.engine import lance_errors
 from lancegpu_sql.tables.fitting import fit_rows, refuse_computed
 from lancegpu_sql.tables.snapshot import Snapshot
+from lancegpu_sql.tables.views import refuse_view
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,10 @@ def add(snapshot: Snapshot, reader: pa.RecordBatchReader) -> Snapshot:
 
     Raises
     ------
-    InvalidData, ComputedColumnWrite
+    InvalidData, ComputedColumnWrite, ViewWrite
     """
     latest = snapshot.latest()
+    refuse_view(latest)
     stream = fit_rows(latest, reader)
     with stream.own_failures(), lance_errors(latest.name):
         latest.dataset.insert(stream.reader)
@@ -46,9 +48,10 @@ def update(snapshot: Snapshot, values: Mapping[str, str], where: str | None = No
 
     Raises
     ------
-    InvalidQuery, ComputedColumnWrite
+    InvalidQuery, ComputedColumnWrite, ViewWrite
     """
     latest = snapshot.latest()
+    refuse_view(latest)
     refuse_computed(latest, values)
     with lance_errors(latest.name, InvalidQuery):
         result = latest.dataset.update(dict(values), where=where)
@@ -63,6 +66,7 @@ def delete(snapshot: Snapshot, where: str) -> Change:
     InvalidQuery
     """
     latest = snapshot.latest()
+    refuse_view(latest)
     with lance_errors(latest.name, InvalidQuery):
         result = latest.dataset.delete(where)
     return Change(latest.latest(), rows_deleted=int(result["num_deleted_rows"]))
@@ -92,9 +96,10 @@ def merge_insert(snapshot: Snapshot, reader: pa.RecordBatchReader, rules: MergeR
         The columns do not suit, two source rows match one row, or the rules do nothing.
     InvalidQuery
         A condition is wrong.
-    ComputedColumnWrite
+    ComputedColumnWrite, ViewWrite
     """
     latest = snapshot.latest()
+    refuse_view(latest)
     if not (rules.update_matched or rules.insert_new or rules.delete_missing):
         raise InvalidData("This merge does nothing: say what to do with matched, new or missing rows.")
     for name in rules.on:

@@ -12,6 +12,7 @@ from lancegpu_sql.errors import ColumnNotFound, InvalidData
 from lancegpu_sql.tables.columns import declaration_metadata, declared_fields
 from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.naming import check_columns, check_free
+from lancegpu_sql.tables.views import refuse_view
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
@@ -46,6 +47,7 @@ def declare(snapshot: Snapshot, columns: Sequence[tuple[pa.Field, ComputedColumn
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
+        refuse_view(latest)
         _check_room(latest, columns, proof)
         with lance_errors(latest.name):
             latest.dataset.add_columns(fields)

@@ -28,6 +28,7 @@ from lancegpu_sql.tables.naming import HIDDEN_PREFIX
 lance: Any = importlib.import_module("lance")
 lance_commit: Any = importlib.import_module("lance.commit")
 lance_file: Any = importlib.import_module("lance.file")
+lance_schema: Any = importlib.import_module("lance.schema").LanceSchema
 
 T = TypeVar("T")
 

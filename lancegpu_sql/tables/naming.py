@@ -38,6 +38,12 @@ def is_hidden(column: str) -> bool:
     return column.startswith(HIDDEN_PREFIX)
 
 
+def is_blob(field: pa.Field) -> bool:
+    """Tell whether Lance stores a column's bytes apart from it, and hands out descriptions unless asked for the bytes."""
+    extension = str(getattr(field.type, "extension_name", ""))
+    return extension.startswith("lance.blob") or bool((field.metadata or {}).get(b"lance-encoding:blob") == b"true")
+
+
 def is_table_name(name: str) -> bool:
     """Tell whether LanceDB would open a table of this name."""
     return _TABLE_NAME.fullmatch(name) is not None and name not in (".", "..") and len(name) <= _LONGEST_TABLE_NAME

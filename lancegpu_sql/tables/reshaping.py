@@ -11,6 +11,7 @@ from lancegpu_sql.tables.columns import proofs_left_over, readers_of
 from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.naming import check_column_names, check_free, is_hidden
 from lancegpu_sql.tables.snapshot import Snapshot
+from lancegpu_sql.tables.views import refuse_view
 
 
 def add_sql_columns(snapshot: Snapshot, expressions: Mapping[str, str]) -> Snapshot:
@@ -26,6 +27,7 @@ def add_sql_columns(snapshot: Snapshot, expressions: Mapping[str, str]) -> Snaps
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
+        refuse_view(latest)
         check_free(latest.name, latest.full_schema.names, expressions)
         with lance_errors(latest.name, InvalidQuery):
             latest.dataset.add_columns(dict(expressions))
@@ -47,6 +49,7 @@ def add_empty_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> S
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
+        refuse_view(latest)
         check_free(latest.name, latest.full_schema.names, [name])
         with lance_errors(latest.name):
             latest.dataset.add_columns(pa.field(name, data_type))
@@ -67,6 +70,7 @@ def drop_columns(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
+        refuse_view(latest)
         for name in names:
             _refuse_hidden(latest, name)
             users = set(readers_of(latest.field_id(name), latest.computed)) - set(names)
@@ -93,6 +97,7 @@ def rename_column(snapshot: Snapshot, name: str, new_name: str) -> Snapshot:
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
+        refuse_view(latest)
         _refuse_hidden(latest, name)
         latest.field_id(name)
         check_free(latest.name, (other for other in latest.full_schema.names if other != name), [new_name])
@@ -119,6 +124,7 @@ def retype_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> Snap
 
     def attempt() -> Snapshot:
         latest = snapshot.latest()
+        refuse_view(latest)
         _refuse_hidden(latest, name)
         users = readers_of(latest.field_id(name), latest.computed)
         if users:

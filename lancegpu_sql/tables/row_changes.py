@@ -22,9 +22,10 @@ from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.column_file import data_path
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fitting import fit_column, refuse_computed
-from lancegpu_sql.tables.naming import ROW_ID
+from lancegpu_sql.tables.naming import ROW_ID, is_blob
 from lancegpu_sql.tables.publishing import commit
 from lancegpu_sql.tables.snapshot import Snapshot
+from lancegpu_sql.tables.views import refuse_view
 from lancegpu_sql.tables.windows import FIRST_ROWS, WINDOW_BYTES
 
 Numbers = npt.NDArray[np.uint64]
@@ -44,9 +45,15 @@ class RowChanges:
     ----------
     snapshot
         The version whose rows are changed, by their ids and addresses in it.
+
+    Raises
+    ------
+    ViewWrite
+        It is a materialized view.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
+        refuse_view(snapshot)
         self._snapshot = snapshot
         self._updated: list[Numbers] = []
         self._deleted: list[Numbers] = []
@@ -137,7 +144,7 @@ class RowChanges:
         """Rows by their ids, in that order, hidden columns included."""
         names, dataset = self._snapshot.full_schema.names, self._snapshot.dataset
         with lance_errors(self._snapshot.name):
-            if not any(map(_is_blob, self._snapshot.full_schema)):
+            if not any(map(is_blob, self._snapshot.full_schema)):
                 # Private, and the only way to rows by their ids that keeps their order.
                 return dataset._take_rows(ids.tolist(), names)  # noqa: SLF001
             # Blobs are handed out by a scan only.
@@ -150,7 +157,7 @@ class RowChanges:
         order = np.argsort(numbers)
         table: pa.Table = found.select(names).take(pa.array(order[np.searchsorted(numbers[order], ids)]))
         for at, field in enumerate(self._snapshot.full_schema):
-            if isinstance(field.type, pa.BaseExtensionType) and _is_blob(field):
+            if isinstance(field.type, pa.BaseExtensionType) and is_blob(field):
                 table = table.set_column(at, field, lance.blob_array(table.column(at).to_pylist()))
         return table
 
@@ -240,11 +247,6 @@ def _distinct(numbers: Numbers) -> Numbers:
     """The numbers in their order, each once; numpy's own `unique` takes ten times as long for a million."""
     ordered = np.sort(numbers)
     return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])] if len(ordered) else ordered
-
-
-def _is_blob(field: pa.Field) -> bool:
-    extension = str(getattr(field.type, "extension_name", ""))
-    return extension.startswith("lance.blob") or bool((field.metadata or {}).get(b"lance-encoding:blob") == b"true")
 
 
 def _is_small(tables: Sequence[pa.Table]) -> bool:

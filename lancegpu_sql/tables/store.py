@@ -163,6 +163,24 @@ class TableStore:
         finally:
             remove_folder(beside)
 
+    def create_view(self, name: str, schema: pa.Schema) -> Snapshot:
+        """Create the empty table of a materialized view, with stable row ids; its columns may be hidden ones.
+
+        Raises
+        ------
+        InvalidName, InvalidData, AlreadyExists, StorageError
+        """
+        check_table_name(name)
+        if self.exists(name):
+            raise AlreadyExists(f"There is a table or view {name!r} already.", table=name)
+        self._make_folder()
+        beside = self._beside()
+        try:
+            self._write(name, beside, schema.empty_table().to_reader(), "create")
+            return self._put(name, beside, "create")
+        finally:
+            remove_folder(beside)
+
     def convert(self, name: str, *, exchange: Exchange = exchange) -> Snapshot:
         """Rewrite a table that lacks stable row ids (as LanceDB's do) into one with them.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.database.statements import changing, columns, functions, jobs, schedules, tables
+from lancegpu_sql.database.statements import changing, columns, functions, jobs, schedules, tables, views
 from lancegpu_sql.database.statements.context import Context
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.result import QueryResult
@@ -120,6 +120,12 @@ _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.DropColumnSchedule: schedules.drop_column,
     model.EnableColumnSchedule: schedules.enable_column,
     model.ShowSchedules: schedules.show,
+    model.CreateView: views.create,
+    model.RefreshView: views.refresh,
+    model.ExplainRefresh: views.explain_refresh,
+    model.ShowViews: views.show,
+    model.DescribeView: views.describe,
+    model.DropView: views.drop,
     model.ShowGpuClasses: jobs.show_gpu_classes,
     model.ShowJobs: jobs.show,
     model.DescribeJob: jobs.describe,

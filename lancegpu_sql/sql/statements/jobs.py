@@ -32,6 +32,7 @@ SHOWN = (
     "FUNCTIONS",
     "GPU CLASSES",
     "COLUMNS STATUS FOR",
+    "MATERIALIZED VIEWS",
     "SCHEDULES",
     "JOBS",
     "ERRORS FOR JOB",
@@ -58,14 +59,15 @@ def refresh(reader: Reader) -> Statement:
     for one in given:
         if one.name == "where":
             raise fault(reader.whole, one.position, "The condition stands before the options", expected="WHERE …")
+    rest, wait = split_wait(reader, given)
     return RefreshColumn(
         text=reader.text,
         place=reader.start,
         table=table,
         column=column,
         where=where,
-        options=tuple(one for one in given if one.name != "wait"),
-        wait=_wait(reader, given),
+        options=rest,
+        wait=wait,
     )
 
 
@@ -136,13 +138,15 @@ def ask_job(reader: Reader, verb: str) -> Statement:
     given = options(reader)
     reader.end()
     known(reader.whole, given, ("wait",))
-    return ResumeJob(text=reader.text, place=reader.start, job=job, wait=_wait(reader, given))
+    return ResumeJob(text=reader.text, place=reader.start, job=job, wait=split_wait(reader, given)[1])
 
 
-def _wait(reader: Reader, given: Options) -> bool:
+def split_wait(reader: Reader, given: Options) -> tuple[Options, bool]:
+    """Return options without `wait`, and what that says: true where it is not given."""
+    rest = tuple(one for one in given if one.name != "wait")
     chosen: Option | None = next((one for one in given if one.name == "wait"), None)
     if chosen is None:
-        return True
+        return rest, True
     if not isinstance(chosen.value, bool):
         raise fault(reader.whole, chosen.position, "wait says whether to wait for the end", expected=("true", "false"))
-    return chosen.value
+    return rest, chosen.value

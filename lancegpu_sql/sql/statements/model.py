@@ -392,6 +392,56 @@ class ShowSchedules(Statement):
     table: Name | None
 
 
+# Materialized views
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView(Statement):
+    """CREATE MATERIALIZED VIEW [IF NOT EXISTS] v [WITH (…)] AS query [WITH [NO] DATA]."""
+
+    view: Name
+    query: str
+    options: Options
+    with_data: bool
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshView(Statement):
+    """REFRESH MATERIALIZED VIEW v [WITH (…)]; `wait` is one of the options."""
+
+    view: Name
+    options: Options
+    wait: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainRefresh(Statement):
+    """EXPLAIN REFRESH [MATERIALIZED VIEW] v."""
+
+    view: Name
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowViews(Statement):
+    """SHOW MATERIALIZED VIEWS."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeView(Statement):
+    """DESCRIBE MATERIALIZED VIEW v."""
+
+    view: Name
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropView(Statement):
+    """DROP MATERIALIZED VIEW [IF EXISTS] v."""
+
+    view: Name
+    if_exists: bool
+
+
 # GPU classes and jobs
 
 

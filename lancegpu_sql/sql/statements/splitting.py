@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
-from lancegpu_sql.sql.statements import functions, jobs, tables, writes
+from lancegpu_sql.sql.statements import functions, jobs, tables, views, writes
 from lancegpu_sql.sql.statements.model import Describe, Engine, Explain, Query, Statement, Transaction
 from lancegpu_sql.sql.statements.reader import Reader
 from lancegpu_sql.sql.statements.scanner import Kind, Word, words_of
@@ -122,11 +122,14 @@ def _create(reader: Reader) -> Statement:
         return tables.create_table(reader, replace=replace)
     if reader.accept("FUNCTION"):
         return functions.create_function(reader, replace=replace) if _is_ours(reader) else _engine(reader)
+    if reader.accept("MATERIALIZED"):
+        if replace:
+            reader.refuse("A materialized view is not replaced: drop it first", expected="CREATE MATERIALIZED VIEW")
+        reader.keywords("VIEW")
+        return views.create_view(reader)
     near = difflib.get_close_matches(reader.peek().folded, ("TABLE", "FUNCTION"), n=1, cutoff=0.75)
     if near or reader.peek().kind is not Kind.NAME:
         reader.refuse(expected=("TABLE", "FUNCTION", "VIEW", "MACRO", "TEMP TABLE"))
-    if reader.sees("MATERIALIZED"):
-        reader.refuse("There are no materialized views in SQL here", expected=("TABLE", "VIEW"))
     if reader.peek().folded in ("TEMP", "TEMPORARY") and reader.peek(1).folded == "FUNCTION" and _has_language(reader):
         reader.refuse("A Function is registered in the database: it is never temporary", expected="FUNCTION")
     return _engine(reader)
@@ -158,6 +161,9 @@ def _drop(reader: Reader) -> Statement:
         return tables.drop_table(reader)
     if reader.accept("FUNCTION"):
         return functions.drop_function(reader)
+    if reader.accept("MATERIALIZED"):
+        reader.keywords("VIEW")
+        return views.drop_view(reader)
     near = difflib.get_close_matches(reader.peek().folded, ("TABLE", "FUNCTION"), n=1, cutoff=0.75)
     if near or reader.peek().kind is not Kind.NAME:
         reader.refuse(expected=("TABLE", "FUNCTION", "VIEW", "MACRO"))
@@ -181,6 +187,11 @@ def _truncate(reader: Reader) -> Statement:
 
 def _refresh(reader: Reader) -> Statement:
     reader.keywords("REFRESH")
+    if reader.accept("MATERIALIZED"):
+        reader.keywords("VIEW")
+        return views.refresh_view(reader)
+    if not reader.sees("COLUMN"):
+        reader.refuse(expected=("COLUMN", "MATERIALIZED VIEW"))
     return jobs.refresh(reader)
 
 
@@ -196,6 +207,8 @@ def _describe(reader: Reader) -> Statement:
     if reader.sees("JOB") and reader.peek(1).kind is not Kind.END:
         reader.take()
         return jobs.describe_job(reader)
+    if reader.accept("MATERIALIZED", "VIEW"):
+        return views.describe_view(reader)
     if reader.ended:
         return _query(reader)
     text, place = reader.text, reader.start
@@ -205,6 +218,9 @@ def _describe(reader: Reader) -> Statement:
 
 def _show(reader: Reader) -> Statement:
     reader.keywords("SHOW")
+    if reader.accept("MATERIALIZED"):
+        reader.keywords("VIEWS")
+        return views.show_views(reader)
     ours = jobs.show(reader)
     if ours is not None:
         return ours
@@ -225,6 +241,8 @@ def _is_one_name(reader: Reader) -> bool:
 def _explain(reader: Reader) -> Statement:
     text, place = reader.text, reader.start
     reader.keywords("EXPLAIN")
+    if reader.accept("REFRESH"):
+        return views.explain_refresh(reader)
     analyze, shape = reader.accept("ANALYZE"), "text"
     if reader.sees_sign("(") and reader.peek(1).folded in ("FORMAT", "ANALYZE"):
         for name, value in reader.list_of(lambda: _explain_option(reader)):

@@ -18,9 +18,9 @@ def refused(text: str) -> ParseError:
 
 def test_a_mistake_is_shown_in_its_line_with_a_caret_below_it():
     problem = refused("FROM t;\n\tREFRESH COLUM vec ON t")
-    assert (problem.line, problem.column, problem.expected) == (2, 10, ("COLUMN",))
+    assert (problem.line, problem.column, problem.expected) == (2, 10, ("COLUMN", "MATERIALIZED VIEW"))
     assert problem.message == (
-        "'COLUM' does not belong here (did you mean COLUMN?), at line 2, column 10; expected COLUMN.\n"
+        "'COLUM' does not belong here (did you mean COLUMN?), at line 2, column 10; expected COLUMN or MATERIALIZED VIEW.\n"
         "\tREFRESH COLUM vec ON t\n\t        ^"
     )
 
@@ -86,7 +86,7 @@ def test_what_was_expected_is_said_with_the_place(text: str, line: int, column: 
         ("CREATE FUNCTION f(x utf8, x utf8)", "two parameters 'x'"),
         ("CREATE FUNCTION f(x utf8) RETURNS utf8 LANGUAGE sql AS ''", "not in 'sql'"),
         ("CREATE TEMP FUNCTION f(x utf8) RETURNS utf8 LANGUAGE python AS ''", "never temporary"),
-        ("CREATE MATERIALIZED VIEW v AS FROM t", "no materialized views"),
+        ("CREATE OR REPLACE MATERIALIZED VIEW v AS FROM t", "is not replaced"),
         ("CREATE TABLE t (a INT PRIMARY KEY)", "no PRIMARY constraint"),
         ("INSERT OR REPLACE INTO t VALUES (1)", "MERGE INTO"),
         ("INSERT INTO t VALUES (1) ON CONFLICT DO NOTHING", "MERGE INTO"),

@@ -1,0 +1,163 @@
+"""CREATE, REFRESH, SHOW, DESCRIBE and DROP MATERIALIZED VIEW, and EXPLAIN REFRESH, carried out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from lancegpu_sql.database import views
+from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
+from lancegpu_sql.database.statements.context import Context, as_json
+from lancegpu_sql.database.view_needs import list_views
+from lancegpu_sql.database.views import MaterializedView, ViewStatus
+from lancegpu_sql.errors import InvalidQuery
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.refresh.request import RefreshResult
+from lancegpu_sql.refresh.views.model import View, open_view
+from lancegpu_sql.refresh.views.request import ViewOptions
+from lancegpu_sql.sql.statements import model
+from lancegpu_sql.sql.statements.options import seconds
+
+OPTIONS = (*ViewOptions.model_fields, "wait")
+
+_REFRESHED = pa.schema(
+    [
+        ("mode", pa.string()),
+        ("rows_assigned", pa.int64()),
+        ("rows_removed", pa.int64()),
+        ("rows_failed", pa.int64()),
+        ("calls_made", pa.int64()),
+        ("calls_reused", pa.int64()),
+        ("source_versions", pa.string()),
+        ("version", pa.int64()),
+        ("job_id", pa.string()),
+    ]
+)
+_SHOWN = pa.schema(
+    [
+        ("view", pa.string()),
+        ("state", pa.string()),
+        ("reason", pa.string()),
+        ("rows", pa.int64()),
+        ("version", pa.int64()),
+        ("refreshed_at", pa.timestamp("us", "UTC")),
+        ("source_versions", pa.string()),
+    ]
+)
+_DESCRIBED = pa.schema(
+    [
+        *_SHOWN,
+        ("query", pa.string()),
+        ("refresh", pa.string()),
+        ("why_full", pa.string()),
+        ("sources", pa.list_(pa.string())),
+        ("functions", pa.list_(pa.string())),
+        ("created_at", pa.timestamp("us", "UTC")),
+    ]
+)
+_PLANNED = pa.schema(
+    [
+        ("mode", pa.string()),
+        ("reason", pa.string()),
+        ("rows_to_compute", pa.int64()),
+        ("rows_to_remove", pa.int64()),
+        ("calls_at_most", pa.int64()),
+    ]
+)
+
+
+def create(context: Context, statement: model.CreateView) -> QueryResult:
+    """Make a view, and fill it."""
+    name = _own_name(context, statement.view)
+    options = _options(context, statement.options, tuple(one for one in OPTIONS if one not in ("full", "wait")))
+    ViewOptions.of(**options)
+    if statement.if_not_exists and context.table_name(statement.view) is not None:
+        name = views.view_named(context.services, name)
+        return context.done()
+    view = views.create_view(context.services, name, statement.query)
+    assert view is not None
+    return _refreshed(context, view.refresh(**options)) if statement.with_data else context.done()
+
+
+def refresh(context: Context, statement: model.RefreshView) -> QueryResult:
+    """Bring a view up to date, here or by the database's agents."""
+    view = _view(context, statement.view)
+    options = _options(context, statement.options, OPTIONS)
+    if statement.wait:
+        return _refreshed(context, view.refresh(**options))
+    job = view.refresh(wait=False, **options)
+    return context.rows(LEFT_TO_AGENTS, [{"job_id": job.id, "state": str(job.status())}])
+
+
+def show(context: Context, statement: model.ShowViews) -> QueryResult:  # noqa: ARG001 - one shape for all
+    """List the views."""
+    found = list_views(context.services)
+    return context.rows(_SHOWN, [_row(views.status_of(context.services, one)) for one in found])
+
+
+def describe(context: Context, statement: model.DescribeView) -> QueryResult:
+    """Tell all of a view."""
+    view = open_view(context.services.tables, _view(context, statement.view).name)
+    return context.rows(_DESCRIBED, [_row(views.status_of(context.services, view)) | _details(view)])
+
+
+def drop(context: Context, statement: model.DropView) -> QueryResult:
+    """Remove a view with all its versions."""
+    if statement.if_exists and context.table_name(statement.view) is None:
+        return context.done()
+    views.drop_view(context.services, _view(context, statement.view).name)
+    return context.done()
+
+
+def explain_refresh(context: Context, statement: model.ExplainRefresh) -> QueryResult:
+    """Tell what a refresh would do."""
+    told = views.explained(context.services, _view(context, statement.view).name)
+    return context.rows(_PLANNED, [told])
+
+
+def _own_name(context: Context, name: model.Name) -> str:
+    if not context.is_ours(name):
+        raise InvalidQuery(f"A materialized view lives in this database, and {'.'.join(name)!r} is the session's.")
+    return name[-1]
+
+
+def _view(context: Context, name: model.Name) -> MaterializedView:
+    return MaterializedView(context.services, views.view_named(context.services, _own_name(context, name)))
+
+
+def _options(context: Context, given: model.Options, names: tuple[str, ...]) -> dict[str, Any]:
+    options: dict[str, Any] = context.options(given, names)
+    for name, value in options.items():
+        if name.endswith("_seconds") and isinstance(value, str) and seconds(value) is not None:
+            options[name] = seconds(value)
+    return options
+
+
+def _refreshed(context: Context, result: RefreshResult) -> QueryResult:
+    row = result.model_dump() | {"source_versions": as_json(result.source_versions)}
+    return context.rows(_REFRESHED, [row])
+
+
+def _row(status: ViewStatus) -> dict[str, Any]:
+    return {
+        "view": status.view,
+        "state": status.state,
+        "reason": status.reason,
+        "rows": status.rows,
+        "version": status.version,
+        "refreshed_at": status.refreshed_at,
+        "source_versions": as_json(dict(status.source_versions)),
+    }
+
+
+def _details(view: View) -> dict[str, Any]:
+    definition = view.definition
+    return {
+        "query": definition.query,
+        "refresh": "incremental" if definition.way == "rows" else "full",
+        "why_full": definition.reason,
+        "sources": list(definition.reads),
+        "functions": list(definition.functions),
+        "created_at": definition.created_at,
+    }

@@ -1,0 +1,305 @@
+"""Materialized views, as a user holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from lancegpu_sql.database import arguments, jobs
+from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.table import Table
+from lancegpu_sql.database.view_needs import refuse_needed
+from lancegpu_sql.errors import ViewNotFound
+from lancegpu_sql.refresh.request import RefreshResult
+from lancegpu_sql.refresh.views.model import View, ViewDefinition, metadata_of, open_view, view_of
+from lancegpu_sql.refresh.views.request import ViewOptions
+from lancegpu_sql.tables.upkeep import VersionRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """How a view stands.
+
+    Attributes
+    ----------
+    state
+        ``fresh``; ``stale``: a source or a Function has changed; ``empty``: it was never refreshed; or ``volatile``: its
+        query may give something else each time, so that it is never known to be fresh.
+    reason
+        Which source has changed, and by how many versions; or what is volatile.
+    behind
+        By source that has changed: by how many versions.
+    rows, version
+        How many rows it has, and its table's version.
+    refreshed_at
+        When its last refresh read its sources; None before the first.
+    source_versions
+        The versions of the sources that its rows are made of.
+    """
+
+    view: str
+    state: Literal["fresh", "stale", "empty", "volatile"]
+    reason: str | None
+    behind: Mapping[str, int]
+    rows: int
+    version: int
+    refreshed_at: datetime | None
+    source_versions: Mapping[str, int]
+
+
+class MaterializedView:
+    """A stored query, whose rows a refresh brings up to date; made by `Database.create_materialized_view`.
+
+    To whoever reads it is a table: of the same name, at its latest version.
+    """
+
+    def __init__(self, services: Services, name: str) -> None:
+        self._held = services
+        self._table = Table(services, name)
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<materialized view {self.name}>"
+
+    @property
+    def _services(self) -> Services:
+        return self._held.check_open()
+
+    def _view(self) -> View:
+        return open_view(self._services.tables, self.name)
+
+    # Reading
+
+    @property
+    def definition(self) -> ViewDefinition:
+        """Its query, what that reads and calls, and how it is refreshed."""
+        return self._view().definition
+
+    @property
+    def status(self) -> ViewStatus:
+        """Whether its rows are those that its query would give now; no row is read for it."""
+        return status_of(self._services, self._view())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and Arrow types of the columns."""
+        return self._table.schema
+
+    @property
+    def version(self) -> int:
+        """The version of its table."""
+        return self._table.version
+
+    def list_versions(self) -> list[VersionRecord]:
+        """Return its versions, oldest first: a refresh that changed something made one each."""
+        return self._table.list_versions()
+
+    def count_rows(self, where: str | None = None) -> int:
+        """Return the number of rows, or of those for which a condition (Lance's SQL) is true."""
+        return self._table.count_rows(where)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
+        """Return all rows, or some, as an Arrow table; see `Table.to_arrow`."""
+        return self._table.to_arrow(columns, where)
+
+    def to_pandas(self, columns: Sequence[str] | None = None, where: str | None = None) -> pd.DataFrame:
+        """Return all rows, or some, as a pandas DataFrame; see `Table.to_arrow`."""
+        return self._table.to_pandas(columns, where)
+
+    def head(self, rows: int = 5, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the first rows as an Arrow table."""
+        return self._table.head(rows, columns)
+
+    # Refreshing
+
+    @overload
+    def refresh(self, full: bool = False, *, wait: Literal[True] = True, **options: Any) -> RefreshResult: ...
+
+    @overload
+    def refresh(self, full: bool = False, *, wait: Literal[False], **options: Any) -> JobHandle[RefreshResult]: ...
+
+    def refresh(
+        self, full: bool = False, *, wait: bool = True, **options: Any
+    ) -> RefreshResult | JobHandle[RefreshResult]:
+        """Bring it up to date with the latest versions of its sources, in one commit, and show progress.
+
+        Where each of its rows is made of one row of one table, only rows of changed source rows are computed; otherwise
+        the query runs again, and only rows that differ are written. A Function is called only for inputs of which no
+        result is kept. A GPU Function waits for its GPU class, however long; nothing ever runs on a CPU instead.
+
+        Parameters
+        ----------
+        full
+            Run the query over all rows, whatever has changed. Kept results are used; `Database.clear_results` forgets them.
+        wait
+            False leaves it to an agent of the database (`lancegpu agent`) and returns its job at once.
+        **options
+            ``batch_size, gpu_class, gpu_count, max_workers, queue, call_timeout_seconds, init_timeout_seconds,
+            max_worker_losses, max_wait_seconds``; see `docs/views.md`.
+
+        Raises
+        ------
+        StaleInput
+            It reads a computed column that is out of date; `columns` names what to refresh first.
+        FunctionFailed
+            User code is at fault: `RowFailed`, `WrongResult`, `LoadFailed`, `LoadTimeout` or `CallTimeout`.
+        WorkerLost, CommitConflict, StorageError
+        WaitedTooLong
+            There was no room for a worker within `max_wait_seconds`, where that is given.
+        """
+        checked = self._checked(full, options)
+        if not wait:
+            return jobs.submit_view(self._services, self.name, checked)
+        done: RefreshResult = jobs.show(self._services, jobs.view_job(self._services, self.name, checked))
+        return done
+
+    def refresh_async(self, full: bool = False, **options: Any) -> JobHandle[RefreshResult]:
+        """Begin a refresh in a thread of this process; see `refresh`."""
+        return jobs.view_job(self._services, self.name, self._checked(full, options))
+
+    def _checked(self, full: bool, options: Mapping[str, Any]) -> ViewOptions:
+        checked = ViewOptions.of(full=full, **options)
+        self._view()
+        return checked
+
+
+def create_view(services: Services, name: str, query: str, *, if_not_exists: bool = False) -> MaterializedView | None:
+    """Make a view, empty; None where there is one that is to stay.
+
+    Raises
+    ------
+    AlreadyExists, InvalidQuery, InvalidName
+    """
+    from lancegpu_sql.refresh.views.defining import define_view  # it loads DuckDB
+
+    arguments.text(name, "the name of a view")
+    if if_not_exists and services.tables.exists(name) and view_of(services.tables.open(name)) is not None:
+        return None
+    defined = define_view(services.tables, _functions(services), arguments.text(query, "the query of a view"))
+    services.tables.create_view(name, defined.schema.with_metadata(dict(metadata_of(defined.definition))))
+    return MaterializedView(services, name)
+
+
+def first_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a view's first refresh.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    ViewOptions.of(**options)
+    return dict(options)
+
+
+def clear_results(services: Services) -> None:
+    """Forget the results of Functions that refreshes of views have kept."""
+    from lancegpu_sql.refresh.views.results import ResultStore
+
+    ResultStore(services.folder, services.settings.view_result_store_bytes).clear()
+
+
+def drop_view(services: Services, name: str) -> None:
+    """Remove a view.
+
+    Raises
+    ------
+    ViewNotFound
+    InUse
+        Another view reads it.
+    """
+    open_view(services.tables, name)
+    refuse_needed(services, name, "dropped")
+    services.tables.drop(name)
+    services.catalog.drop_schedules_of_table(name)
+
+
+def status_of(services: Services, view: View) -> ViewStatus:
+    """Return how a view stands."""
+    from lancegpu_sql.refresh.views.plan import present_state  # it loads DuckDB
+    from lancegpu_sql.refresh.views.sources import PinnedTables
+
+    known = _functions(services).known()
+    behind: dict[str, int] = {}
+    reason: str | None = None
+    state: Literal["fresh", "stale", "empty", "volatile"] = "fresh"
+    if view.state is None:
+        state = "empty"
+    else:
+        present = present_state(view, PinnedTables(services.tables), known)
+        noted = view.state.sources
+        for source, now in present.sources.items():
+            if source not in noted or now.mark != noted[source].mark:
+                behind[source] = now.version - (noted[source].version if source in noted else 0)
+        others = [name for name, digest in present.functions.items() if view.state.functions.get(name) != digest]
+        told = [f"{name} is {versions:,} version{'s' * (versions != 1)} ahead" for name, versions in behind.items()]
+        told += [f"{name}() is another version" for name in others]
+        if told:
+            state, reason = "stale", "; ".join(told)
+        elif view.definition.volatile:
+            state, reason = "volatile", f"{view.definition.volatile[0]} may be another one each time"
+    return ViewStatus(
+        view=view.name,
+        state=state,
+        reason=reason,
+        behind=behind,
+        rows=view.snapshot.count_rows(),
+        version=view.snapshot.version,
+        refreshed_at=None if view.state is None else view.state.refreshed_at,
+        source_versions={} if view.state is None else {name: one.version for name, one in view.state.sources.items()},
+    )
+
+
+def explained(services: Services, name: str) -> dict[str, Any]:
+    """Return what a refresh would do, and why; of its sources only what may have changed is read.
+
+    Raises
+    ------
+    ViewNotFound, TableNotFound, FunctionNotFound
+    """
+    from lancegpu_sql.query.in_place import signatures_of  # they load DuckDB
+    from lancegpu_sql.refresh.views.plan import plan_refresh
+    from lancegpu_sql.refresh.views.sources import PinnedTables
+    from lancegpu_sql.sql.functions_in_text import calls_in
+
+    view, known = open_view(services.tables, name), _functions(services).known()
+    plan = plan_refresh(view, PinnedTables(services.tables), known)
+    rows = 0 if plan.mode == "no_op" else None if plan.todo is None else plan.todo.computed_rows
+    removed = 0 if plan.mode == "no_op" else None if plan.todo is None else len(plan.todo.removed)
+    calls = len(calls_in(view.definition.query, signatures_of(known)))
+    return {
+        "mode": plan.mode,
+        "reason": plan.reason,
+        "rows_to_compute": rows,
+        "rows_to_remove": removed,
+        "calls_at_most": 0 if not calls else None if rows is None else rows * calls,
+    }
+
+
+def view_named(services: Services, written: str) -> str:
+    """Return the name of the view that a written one means.
+
+    Raises
+    ------
+    ViewNotFound
+    """
+    from lancegpu_sql.sql.names import choose
+
+    meant = choose(written, services.tables.names())
+    if meant is None:
+        raise ViewNotFound(
+            f"There is no materialized view {written!r}: SHOW MATERIALIZED VIEWS lists those there are.", view=written
+        )
+    return open_view(services.tables, meant).name
+
+
+def _functions(services: Services) -> Any:
+    from lancegpu_sql.database.query_runs import QueryRuns  # it loads DuckDB
+
+    return QueryRuns(services)

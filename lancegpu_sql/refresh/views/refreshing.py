@@ -1,0 +1,190 @@
+"""Refreshes a view: plan, compute, write what differs, commit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from lancegpu_sql.catalog.models import WaitingOn, utc_now
+from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.query.functions import FunctionSource
+from lancegpu_sql.query.relation import TableRelation
+from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.session import QuerySession
+from lancegpu_sql.refresh.current import require_current
+from lancegpu_sql.refresh.lock import column_lock
+from lancegpu_sql.refresh.need import Resources
+from lancegpu_sql.refresh.report import RefreshJob
+from lancegpu_sql.refresh.request import RefreshResult
+from lancegpu_sql.refresh.views.again import StoredRows, new_rows
+from lancegpu_sql.refresh.views.by_rows import Run, computed_rows
+from lancegpu_sql.refresh.views.kept_functions import KeptFunctions
+from lancegpu_sql.refresh.views.model import View, metadata_of, open_view, view_of
+from lancegpu_sql.refresh.views.plan import RefreshPlan, digest_key, plan_refresh
+from lancegpu_sql.refresh.views.request import ViewOptions
+from lancegpu_sql.refresh.views.results import ResultStore
+from lancegpu_sql.refresh.views.sources import PinnedTables
+from lancegpu_sql.refresh.views.worker_functions import WorkerFunctions
+from lancegpu_sql.tables.views import ViewChanges
+
+_LOCK_NAME = "\0view"  # of no column
+_LOOK_SECONDS = 0.1
+
+
+def refresh_view(
+    resources: Resources,
+    name: str,
+    options: ViewOptions,
+    job: RefreshJob,
+    *,
+    functions: FunctionSource | None = None,
+) -> RefreshResult:
+    """Bring a view up to date with the latest versions of its sources, in one commit.
+
+    With `options.cascade` the views that it reads are brought up to date before it, each in a commit of its own.
+    Of two refreshes of one view the second waits for the first. Results of Functions that were computed are kept, whatever
+    becomes of the refresh, and used by the next.
+
+    Parameters
+    ----------
+    functions
+        What computes Functions; workers if left out.
+
+    Raises
+    ------
+    ViewNotFound, TableNotFound, ColumnNotFound, FunctionNotFound, GpuClassNotFound
+        There is nothing to refresh, or nothing to refresh it with.
+    StaleInput
+        It reads a computed column that is out of date; nothing was written.
+    FunctionFailed, WorkerLost, Cancelled, StorageError
+        It stopped; the view stays as it was.
+    """
+    view = open_view(resources.tables, name)
+    if options.cascade:
+        first = options.model_copy(update={"full": False})
+        for read in view.definition.reads:
+            if resources.tables.exists(read) and view_of(resources.tables.open(read)) is not None:
+                refresh_view(resources, read, first, job, functions=functions)
+
+    def wait_behind() -> None:
+        told = f"another refresh of view {name} runs; this one starts when it ends, and does what is left"
+        reason = "another_refresh"
+        job.waiting(WaitingOn(gpu_class=None, since=utc_now(), reason=reason, message=told, can_be_met=True))
+
+    folder = resources.folder / "locks"
+    with column_lock(folder, name, _LOCK_NAME, cancelled=job.cancelled, blocked=wait_behind):
+        job.running("planning")
+        source = functions or WorkerFunctions(resources, name, options, job)
+        return _ViewRefresh(resources, name, options, job, source).run()
+
+
+class _ViewRefresh:
+    """One refresh."""
+
+    def __init__(
+        self, resources: Resources, name: str, options: ViewOptions, job: RefreshJob, source: FunctionSource
+    ) -> None:
+        self._resources = resources
+        self._options = options
+        self._job = job
+        self._view = open_view(resources.tables, name)
+        self._pinned = PinnedTables(resources.tables)
+        self._store = ResultStore(resources.folder, resources.settings.view_result_store_bytes)
+        self._functions = KeptFunctions(source, self._store)
+        self._reading: QueryResult | None = None
+
+    def run(self) -> RefreshResult:
+        """Do what there is to do."""
+        view = self._view
+        for table, columns in view.definition.reads.items():
+            require_current(self._pinned.pin(table), columns, self._resources.catalog, wanted_by=f"view {view.name}")
+        plan = plan_refresh(view, self._pinned, self._functions.known(), full=self._options.full)
+        if plan.todo is not None:
+            self._job.progress(rows_planned=plan.todo.computed_rows)
+        if plan.mode == "no_op":
+            return self._no_op(plan)
+        self._job.event("planned", f"{plan.mode}: {plan.reason}")
+        session = self._pinned.session(self._functions)
+        try:
+            with ViewChanges(view.snapshot) as changes, self._watched():
+                self._job.running("computing")
+                self._collect(view, plan, partial(self._query, session), changes)
+                self._job.running("publishing")
+                done = changes.commit(metadata_of(state=plan.state), job_id=self._job.id)
+        finally:
+            session.close()
+        self._job.event("published", f"{changes.rows_added:,} rows as version {done.version}")
+        return self._result(plan, done.version, changes.rows_added, changes.rows_removed)
+
+    def _collect(self, view: View, plan: RefreshPlan, run: Run, changes: ViewChanges) -> None:
+        """Compute the rows that come, and find those that go."""
+        if plan.todo is None:
+            stored = StoredRows(view.snapshot)
+            for rows in new_rows(view, run, stored):
+                self._check()
+                changes.insert(rows)
+            changes.delete(stored.left_over())
+            return
+        (source,) = plan.sources.values()
+        reads, key = view.definition.reads[source.name], digest_key(view, plan.state.functions)
+        if plan.todo.computed_rows:
+            for rows in computed_rows(view, source, reads, key, plan.todo, run):
+                self._check()
+                changes.insert(rows)
+        changes.delete(plan.todo.removed)
+
+    def _query(self, session: QuerySession, text: str, given: Mapping[str, TableRelation]) -> QueryResult:
+        self._reading = session.query(text, given=given)
+        return self._reading
+
+    def _cancel_query(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def _no_op(self, plan: RefreshPlan) -> RefreshResult:
+        """Note what was found to be no change, so that the next refresh need not look."""
+        version = self._view.snapshot.version
+        if self._view.state is None or plan.state.sources != self._view.state.sources:
+            with ViewChanges(self._view.snapshot) as changes:
+                version = changes.commit(metadata_of(state=plan.state), job_id=self._job.id).version
+        return self._result(plan, version, 0, 0)
+
+    def _result(self, plan: RefreshPlan, version: int, rows: int, removed: int) -> RefreshResult:
+        made, reused = self._functions.made.total(), self._functions.reused.total()
+        self._job.progress(rows_computed=made, rows_reused=reused)
+        return RefreshResult(
+            mode=plan.mode,
+            rows_assigned=rows,
+            rows_failed=0,
+            rows_remaining=0,
+            version=version,
+            job_id=self._job.id,
+            rows_removed=removed,
+            calls_made=made,
+            calls_reused=reused,
+            source_versions={name: source.version for name, source in plan.sources.items()},
+        )
+
+    def _check(self) -> None:
+        if self._job.cancelled.is_set():
+            raise Cancelled(f"The refresh of view {self._view.name} was cancelled")
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """End what DuckDB does when the job is cancelled."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_SECONDS):
+                if self._job.cancelled.is_set():
+                    self._cancel_query()
+
+        thread = threading.Thread(target=watch, name="lancegpu view", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()

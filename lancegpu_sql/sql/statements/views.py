@@ -1,0 +1,83 @@
+"""CREATE, REFRESH, SHOW, DESCRIBE and DROP MATERIALIZED VIEW."""
+
+from __future__ import annotations
+
+from lancegpu_sql.sql.statements.jobs import split_wait
+from lancegpu_sql.sql.statements.model import (
+    CreateView,
+    DescribeView,
+    DropView,
+    ExplainRefresh,
+    RefreshView,
+    ShowViews,
+    Statement,
+)
+from lancegpu_sql.sql.statements.options import options
+from lancegpu_sql.sql.statements.reader import Reader
+
+_VIEW = "the name of a materialized view"
+
+
+def create_view(reader: Reader) -> Statement:
+    """Read what follows CREATE MATERIALIZED VIEW."""
+    if_not_exists = reader.accept("IF", "NOT", "EXISTS")
+    view = reader.dotted_name(_VIEW)
+    given = options(reader)
+    reader.keywords("AS")
+    query = reader.text_until(lambda: reader.sees("WITH", "NO", "DATA") or reader.sees("WITH", "DATA"), "a query")
+    with_data = True
+    if reader.accept("WITH"):
+        with_data = not reader.accept("NO")
+        reader.keywords("DATA")
+    reader.end()
+    return CreateView(
+        text=reader.text,
+        place=reader.start,
+        view=view,
+        query=query,
+        options=given,
+        with_data=with_data,
+        if_not_exists=if_not_exists,
+    )
+
+
+def refresh_view(reader: Reader) -> Statement:
+    """Read what follows REFRESH MATERIALIZED VIEW."""
+    view = reader.dotted_name(_VIEW)
+    if not (reader.ended or reader.sees("WITH")):
+        reader.refuse(expected=("WITH", "the end of the statement"))
+    given, wait = split_wait(reader, options(reader))
+    reader.end()
+    return RefreshView(text=reader.text, place=reader.start, view=view, options=given, wait=wait)
+
+
+def explain_refresh(reader: Reader) -> Statement:
+    """Read what follows EXPLAIN REFRESH."""
+    reader.accept("MATERIALIZED", "VIEW")
+    view = reader.dotted_name(_VIEW)
+    reader.end()
+    return ExplainRefresh(text=reader.text, place=reader.start, view=view)
+
+
+def show_views(reader: Reader) -> Statement:
+    """Read what follows SHOW MATERIALIZED VIEWS."""
+    reader.end()
+    return ShowViews(text=reader.text, place=reader.start)
+
+
+def describe_view(reader: Reader) -> Statement:
+    """Read what follows DESCRIBE MATERIALIZED VIEW."""
+    view = reader.dotted_name(_VIEW)
+    reader.end()
+    return DescribeView(text=reader.text, place=reader.start, view=view)
+
+
+def drop_view(reader: Reader) -> Statement:
+    """Read what follows DROP MATERIALIZED VIEW."""
+    if_exists = reader.accept("IF", "EXISTS")
+    view = reader.dotted_name(_VIEW)
+    reader.accept("RESTRICT")
+    if reader.sees("CASCADE"):
+        reader.refuse("A view that another one reads is not dropped with it", expected="the end of the statement")
+    reader.end()
+    return DropView(text=reader.text, place=reader.start, view=view, if_exists=if_exists)

@@ -1,0 +1,203 @@
+"""Materialized views, as people make, refresh and read them; the Function is computed by a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from refresh_kit import Calls, noting, open_database, reference, short_folder
+
+from lancegpu_sql import col
+from lancegpu_sql.database import Database
+from lancegpu_sql.errors import AlreadyExists, InUse, InvalidQuery, StaleInput, ViewNotFound, ViewWrite
+
+KEYS = list(range(12))
+MADE = "SELECT key, noting(key, x) AS y FROM t WHERE key <> 3"
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with short_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def calls(folder: Path) -> Calls:
+    return Calls(folder / "calls")
+
+
+@pytest.fixture(scope="module")
+def opened(folder: Path, calls: Calls) -> Iterator[Database]:
+    with open_database(folder) as db:
+        db.create_function(noting(calls))
+        yield db
+
+
+@pytest.fixture
+def db(opened: Database, calls: Calls) -> Iterator[Database]:
+    """The database with a table, and without what an earlier test left."""
+    opened.clear_results()
+    opened.create_table("t", pa.table({"key": KEYS, "x": KEYS}))
+    calls.take()
+    yield opened
+    left = [one.view for one in opened.list_materialized_views()]
+    while left:
+        for view in left:
+            try:
+                opened.drop_materialized_view(view)
+            except InUse:
+                continue
+        left = [one.view for one in opened.list_materialized_views()]
+    for name in opened.table_names():
+        opened.drop_table(name)
+
+
+def rows(db: Database, view: str = "v") -> list[tuple[object, ...]]:
+    return sorted(db.sql(f"FROM {view}").fetchall(), key=repr)
+
+
+def test_a_view_holds_what_its_query_gives(db: Database):
+    view = db.create_materialized_view("v", MADE)
+    assert rows(db) == sorted(((key, reference(key)) for key in KEYS if key != 3), key=repr)
+    assert (view.status.state, view.definition.query) == ("fresh", MADE)
+
+
+def test_a_refresh_computes_changed_rows_and_no_others(db: Database, calls: Calls):
+    view = db.create_materialized_view("v", MADE)
+    calls.take()
+    db.sql("UPDATE t SET x = 100 WHERE key = 5")
+    db.sql("DELETE FROM t WHERE key = 6")
+    db.sql("INSERT INTO t VALUES (50, 50)")
+    result = view.refresh()
+    assert (result.mode, result.rows_assigned, result.rows_removed) == ("incremental", 2, 2)
+    assert calls.take().keys() == {5, 50}
+    assert rows(db) == sorted(db.sql(MADE).fetchall(), key=repr)
+
+
+def test_view_without_changes_refreshes_to_no_op(db: Database):
+    view = db.create_materialized_view("v", MADE)
+    before = view.version
+    assert (view.refresh().mode, view.version) == ("no_op", before)
+
+
+def test_a_query_that_is_not_by_rows_calls_a_function_for_new_inputs_only(db: Database, calls: Calls):
+    view = db.create_materialized_view(
+        "v", "SELECT y, count(*) AS n FROM (SELECT noting(key, x) AS y FROM t) GROUP BY y"
+    )
+    calls.take()
+    db.sql("INSERT INTO t VALUES (50, 50)")
+    result = view.refresh()
+    assert (result.mode, result.rows_assigned, result.calls_made) == ("full", 1, 1)
+    assert calls.take().keys() == {50}
+
+
+def test_a_full_refresh_uses_kept_results_until_they_are_cleared(db: Database, calls: Calls):
+    view = db.create_materialized_view("v", MADE)
+    calls.take()
+    assert (view.refresh(full=True).mode, calls.take()) == ("full", {})
+    db.clear_results()
+    view.refresh(full=True)
+    assert calls.take().total() == len(KEYS) - 1
+
+
+def test_a_refresh_may_be_left_to_an_agent(db: Database):
+    db.create_materialized_view("v", MADE, with_no_data=True)
+    job = db.open_materialized_view("v").refresh(wait=False)
+    assert str(job.status()) == "queued"
+    assert db.resume_job(job.id).rows_assigned == len(KEYS) - 1
+
+
+def test_a_view_on_a_view_is_refreshed_after_it(db: Database):
+    db.create_materialized_view("v", MADE)
+    db.create_materialized_view("w", "SELECT count(y) AS n FROM v")
+    db.sql("INSERT INTO t VALUES (50, 50)")
+    assert db.open_materialized_view("w").refresh().mode == "no_op"
+    db.sql("REFRESH MATERIALIZED VIEW w WITH (cascade = true)")
+    assert rows(db, "w") == db.sql(f"SELECT count(y) FROM ({MADE})").fetchall()
+
+
+def test_a_view_of_a_stale_column_is_refused_before_anything_is_written(db: Database):
+    table = db.open_table("t")
+    table.add_columns({"c": db.get_function("noting")(key=col("key"), x=col("x"))})
+    table.refresh_column("c")
+    view = db.create_materialized_view("v", "SELECT key, c FROM t")
+    before = view.version
+    table.update("key = 1", {"x": 7})
+    with pytest.raises(StaleInput, match="view v reads c"):
+        view.refresh()
+    assert view.version == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DROP TABLE t",
+        "CREATE OR REPLACE TABLE t AS SELECT 1 AS key",
+        "ALTER TABLE t DROP COLUMN x",
+        "ALTER TABLE t RENAME COLUMN x TO z",
+        "ALTER TABLE t ALTER COLUMN x TYPE DOUBLE",
+        "DROP TABLE v",
+        "CREATE OR REPLACE TABLE v AS SELECT 1 AS key",
+        "DROP FUNCTION noting",
+    ],
+)
+def test_what_a_view_needs_stays_as_it_is(db: Database, statement: str):
+    db.create_materialized_view("v", MADE, with_no_data=True)
+    with pytest.raises(InUse, match=r"\bv\b"):
+        db.sql(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO v VALUES (1, 2)",
+        "UPDATE v SET y = 1",
+        "DELETE FROM v",
+        "MERGE INTO v USING t ON t.key = v.key WHEN MATCHED THEN DELETE",
+        "ALTER TABLE v ADD COLUMN z INT",
+        "ALTER TABLE v DROP COLUMN y",
+        "ALTER TABLE v RENAME COLUMN y TO z",
+    ],
+)
+def test_a_view_is_not_written_by_hand(db: Database, statement: str):
+    db.create_materialized_view("v", MADE, with_no_data=True)
+    with pytest.raises(ViewWrite, match="REFRESH MATERIALIZED VIEW v"):
+        db.sql(statement)
+
+
+def test_a_name_that_is_taken_is_refused(db: Database):
+    with pytest.raises(AlreadyExists):
+        db.create_materialized_view("t", MADE)
+
+
+def test_a_table_is_no_view(db: Database):
+    with pytest.raises(ViewNotFound, match="it is a table"):
+        db.open_materialized_view("t")
+
+
+def test_what_a_session_made_does_not_exist_for_a_view(db: Database):
+    db.sql("CREATE TEMP TABLE passing AS SELECT 1 AS one")
+    with pytest.raises(InvalidQuery, match="no table 'passing'"):
+        db.create_materialized_view("v", "FROM passing")
+
+
+def test_a_volatile_view_says_so_and_always_runs(db: Database):
+    view = db.create_materialized_view("v", "SELECT key, random() AS r FROM t")
+    assert (view.status.state, view.refresh().mode) == ("volatile", "full")
+    (told,) = db.sql("EXPLAIN REFRESH v").to_arrow().to_pylist()
+    assert "random()" in told["reason"]
+
+
+def test_explain_refresh_tells_the_mode_why_and_how_much(db: Database):
+    db.create_materialized_view("v", MADE)
+    db.sql("INSERT INTO t VALUES (50, 50)")
+    (told,) = db.sql("EXPLAIN REFRESH v").to_arrow().to_pylist()
+    assert told == {
+        "mode": "incremental",
+        "reason": "t changed",
+        "rows_to_compute": 1,
+        "rows_to_remove": 0,
+        "calls_at_most": 1,
+    }

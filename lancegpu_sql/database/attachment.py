@@ -7,16 +7,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from lancegpu_sql.database.connect import connect
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.query_runs import QueryRuns
 from lancegpu_sql.errors import FunctionNotFound, TableNotFound
-from lancegpu_sql.query.attached import Attached
-
-if TYPE_CHECKING:
-    import duckdb
+from lancegpu_sql.query.attached import Attached, Connection
 
 Chosen = Iterable[str] | Mapping[str, str] | None
 
@@ -24,7 +21,7 @@ Found = TypeVar("Found")
 
 
 def attach(
-    connection: duckdb.DuckDBPyConnection,
+    connection: Connection,
     uri: str | os.PathLike[str] | Database,
     *,
     tables: Chosen = None,
@@ -85,7 +82,7 @@ class Attachment:
 
     def __init__(
         self,
-        connection: duckdb.DuckDBPyConnection,
+        connection: Connection,
         database: Database,
         tables: Chosen,
         functions: Chosen,
@@ -175,24 +172,29 @@ def _named(
 class _Interrupts:
     """Hears Ctrl-C while a Function is computed in a thread of DuckDB's: DuckDB hears it, too, but waits for that thread.
 
-    Python tells the main thread only, and its handler alone; another one than Python's own is left as it is.
+    Python tells the main thread only, and its handler alone; one that is neither Python's own nor another of these is left
+    as it is.
     """
 
     def __init__(self, interrupted: Callable[[], None]) -> None:
-        self._interrupted = interrupted
-        self._installed = (
-            threading.current_thread() is threading.main_thread()
-            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        self._interrupted: Callable[[], None] | None = None
+        self._before = signal.getsignal(signal.SIGINT)
+        ours = self._before is signal.default_int_handler or isinstance(
+            getattr(self._before, "__self__", None), _Interrupts
         )
-        if self._installed:
+        if ours and threading.current_thread() is threading.main_thread():
+            self._interrupted = interrupted
             signal.signal(signal.SIGINT, self._handle)
 
     def close(self) -> None:
-        """Leave it as it was."""
+        """Hear nothing any more, and leave the handler as it was, unless another came after."""
+        self._interrupted = None
         in_main = threading.current_thread() is threading.main_thread()
-        if self._installed and in_main and signal.getsignal(signal.SIGINT) == self._handle:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if in_main and signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, self._before)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._interrupted()
-        signal.default_int_handler(number, frame)
+        if self._interrupted is not None:
+            self._interrupted()
+        assert callable(self._before)
+        self._before(number, frame)

@@ -21,6 +21,8 @@ from lancegpu_sql.query.udf import make_udf
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables.snapshot import Snapshot
 
+Connection = duckdb.DuckDBPyConnection
+
 _SEEN = "(database_name = 'temp' OR (database_name = current_database() AND schema_name = current_schema()))"
 _RELATIONS = f"""
 SELECT table_name FROM duckdb_tables() WHERE {_SEEN}

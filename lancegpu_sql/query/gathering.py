@@ -88,8 +88,9 @@ class Gathered:
             if self._round is None or self._round.stopped:
                 self._round = _Round(self._source, self._memos)
                 threading.Thread(target=self._keep, args=(self._round,), name="lancegpu attached", daemon=True).start()
+            calls = self._round.calls(version)
             self._round.busy += 1
-            return self._round, self._round.calls(version)
+            return self._round, calls
 
     def _leave(self, current: _Round) -> None:
         with self._changed:

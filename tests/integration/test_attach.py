@@ -253,3 +253,28 @@ def test_a_query_that_waits_is_cancelled_from_another_thread(
         connection.execute("SELECT nowhere(text) FROM docs").fetchall()
     thread.join()
     assert connection.execute("SELECT shout('x')").fetchone() == ("X",)
+
+
+def test_ctrl_c_is_pythons_own_again_after_the_last_of_several_is_detached(database: Database):
+    before = signal.getsignal(signal.SIGINT)
+    with duckdb.connect() as one, duckdb.connect() as two:
+        first, second = lg.attach(one, database), lg.attach(two, database)
+        second.detach()
+        first.detach()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_function_whose_class_needs_values_fails_when_it_is_called(
+    connection: duckdb.DuckDBPyConnection, database: Database
+):
+    class Scaled:
+        def __init__(self, factor: int) -> None:
+            self.factor = factor
+
+        def __call__(self, x: int) -> int:
+            return x * self.factor
+
+    database.create_function(Scaled, "scaled")
+    with lg.attach(connection, database), pytest.raises(duckdb.Error, match=r"missing.*'factor'"):
+        connection.execute("SELECT scaled(1)").fetchall()
+    database.drop_function("scaled")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sqlglot import exp
 
@@ -32,10 +32,20 @@ class Block:
         Its columns' meta `REF`.
     stages
         The relations of the stages so far.
+    stands_alone
+        Tells whether a subquery of it reads none of its columns.
     """
 
-    def __init__(self, select: exp.Select, number: int, marked: Marked, stages: set[str]) -> None:
+    def __init__(
+        self,
+        select: exp.Select,
+        number: int,
+        marked: Marked,
+        stages: set[str],
+        stands_alone: Callable[[exp.Query], bool] = lambda _query: True,
+    ) -> None:
         self.select, self.number, self.marked, self.stages = select, number, marked, stages
+        self.stands_alone = stands_alone
         known = {*CLAUSES, *_SOURCE, "with_"}
         others = [key for key, value in select.args.items() if value and key not in known]
         if others:
@@ -111,6 +121,11 @@ class Block:
             if fold(item.alias) == fold(expression.name):
                 return item.unalias()
         return None
+
+    def calls_for_each_row(self, node: exp.Expr) -> bool:
+        """Whether an expression has a subquery with calls that reads the row around it."""
+        queries = [found for found in own_nodes(node) if isinstance(found, exp.Query) and markers_in(found)]
+        return any(not self.stands_alone(query) for query in queries)
 
     def order_keys(self) -> list[exp.Expr]:
         """What ORDER BY orders by, aliases and positions replaced; every item for ALL."""

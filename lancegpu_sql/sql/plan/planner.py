@@ -94,12 +94,13 @@ class _Planner:
         self._written = AsWritten(marked, describe)
 
     def plan(self) -> QueryPlan:
-        selects = [select for select in _inner_first(self._tree) if any(map(is_marker, own_nodes(select)))]
+        selects = [select for select in _inner_first(self._tree) if _has_calls(select)]
         for number, select in enumerate(selects, 1):
             try:
                 self._plan_block(select, number)
             except NotPlanned as reason:
-                self._notes.append(f"in place: {self._functions_of(select)}, since {reason}")
+                if any(map(is_marker, own_nodes(select))):
+                    self._notes.append(f"in place: {self._functions_of(select)}, since {reason}")
         if not self._stages and not self._reads_stored:
             raise NotPlanned("; ".join(note.partition("since ")[2] for note in self._notes) or "no row is read for it")
         self._keep_names()
@@ -174,7 +175,8 @@ class _Planner:
         if not select.args.get("from_"):
             raise NotPlanned("it reads no rows")
         check_place(select, self._written, self._tree)
-        block = Block(select, number, self._marked, {stage.name for stage, _ in self._stages})
+        stages = {stage.name for stage, _ in self._stages}
+        block = Block(select, number, self._marked, stages, lambda query: self._written.stands_alone(select, query))
         item_names = self._item_names(select)
         plain = not any(map(is_star, block.items))
         unread = {
@@ -210,7 +212,7 @@ class _Planner:
         block.select = rest
         block.stages.add(stage.name)
         functions = ", ".join(dict.fromkeys(call.function for call in stage.calls))
-        self._notes.append(f"{stage.name}: {functions} by {wanted.rule}")
+        self._notes.append(f"{stage.name}: {f'{functions} by ' if functions else ''}{wanted.rule}")
 
     def _item_names(self, select: exp.Select) -> list[list[str]]:
         """The names of the columns that each item stands for, as DuckDB gives them for the text as written."""
@@ -291,6 +293,12 @@ def _ready(found: Sequence[Occurrence]) -> list[Occurrence]:
         ):
             ready.append(occurrence)
     return ready
+
+
+def _has_calls(select: exp.Select) -> bool:
+    """Whether a block has calls, or a subquery with calls in its WHERE."""
+    where = select.args.get("where")
+    return any(map(is_marker, own_nodes(select))) or (where is not None and bool(markers_in(where)))
 
 
 def _as_marker(node: exp.Expr) -> exp.Anonymous | None:

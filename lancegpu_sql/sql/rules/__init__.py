@@ -6,6 +6,7 @@ pairs of files: a query, and its plan.
 
 from __future__ import annotations
 
+from lancegpu_sql.sql.rules.before_subqueries import before_subqueries
 from lancegpu_sql.sql.rules.filter_groups import filter_groups
 from lancegpu_sql.sql.rules.filter_rows import filter_rows
 from lancegpu_sql.sql.rules.filter_windows import filter_windows
@@ -18,6 +19,6 @@ from lancegpu_sql.sql.rules.push_filters import push_filters
 from lancegpu_sql.sql.rules.stored_columns import Computed, stored_columns
 from lancegpu_sql.sql.rules.window_rows import window_rows
 
-RULES = (filter_rows, group_rows, filter_groups, window_rows, filter_windows, order_rows, last_rows)
+RULES = (filter_rows, before_subqueries, group_rows, filter_groups, window_rows, filter_windows, order_rows, last_rows)
 
 __all__ = ["RULES", "Computed", "join_keys", "join_sides", "push_filters", "stored_columns"]

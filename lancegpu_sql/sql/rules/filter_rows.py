@@ -23,7 +23,7 @@ def filter_rows(block: Block, ready: tuple[Occurrence, ...]) -> Wanted | None:
     inside: list[exp.Expr] = []
     outside: list[exp.Expr] = []
     for index, part in enumerate(parts):
-        stays = index >= target and bool(markers_in(part))
+        stays = (index >= target and bool(markers_in(part))) or block.calls_for_each_row(part)
         (outside if stays else inside).append(part)
     chosen = tuple(occurrence for occurrence in calls if has_calls(parts[target], [occurrence]))
     return Wanted(

@@ -1,4 +1,7 @@
 -- Some calls are made in stages and some in place.
+SELECT id FROM t WHERE EXISTS (FROM u WHERE u.id = t.id AND f(c) > 1) AND a = 1 AND p(b);
+SELECT t.id FROM t, v WHERE t.id = v.k AND t.b > (SELECT min(f(c)) FROM u WHERE u.id = t.id);
+SELECT t.id, u.c FROM t JOIN u ON t.id = u.id WHERE u.c < (SELECT sum(nul(w.c)) FROM u AS w WHERE w.id = t.id AND w.a = u.a) AND f(t.a) > 1 ORDER BY ALL;
 SELECT t.id FROM t, u, v WHERE u.id = v.k AND f(t.id) = g(u.id) AND f(t.a) = g(v.k) AND t.b <= f(2) + f(t.b);
 SELECT id, (SELECT max(g(c)) FROM u, v WHERE f(u.id) = f(t.id) AND u.id = f(v.k)) AS m FROM t ORDER BY ALL;
 SELECT f(a), f(1) FROM t;

@@ -9,7 +9,9 @@ from lancegpu_sql.refresh.request import RefreshOptions
 
 
 @pytest.mark.parametrize("value", [0, -1, 1e300, float("inf"), float("nan")])
-@pytest.mark.parametrize("name", ["part_target_seconds", "call_timeout_seconds", "init_timeout_seconds", "max_wait_seconds"])
+@pytest.mark.parametrize(
+    "name", ["part_target_seconds", "call_timeout_seconds", "init_timeout_seconds", "max_wait_seconds"]
+)
 def test_a_time_is_one_that_can_be_waited(name: str, value: float) -> None:
     with pytest.raises(InvalidInput, match=name):
         RefreshOptions.of(**{name: value})

@@ -9,8 +9,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.cut import Wanted, conjuncts
 from lancegpu_sql.sql.blocks.occurrences import Occurrence
+from lancegpu_sql.sql.blocks.wanted import Wanted, conjuncts
 
 
 def before_subqueries(block: Block, _ready: tuple[Occurrence, ...]) -> Wanted | None:

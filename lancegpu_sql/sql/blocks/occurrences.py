@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -42,6 +42,8 @@ class Occurrence:
         Whether it is inside an aggregate, or a window.
     conditions
         What must all be true where it is reached, outermost first.
+    narrower
+        The same, and what is true where the AND and OR around it are not decided before it.
     """
 
     call: exp.Anonymous
@@ -51,6 +53,7 @@ class Occurrence:
     in_aggregate: bool
     in_window: bool
     conditions: tuple[exp.Expr, ...]
+    narrower: tuple[exp.Expr, ...]
 
     @property
     def is_try(self) -> bool:
@@ -68,7 +71,19 @@ def occurrences(block: Block) -> list[Occurrence]:
                         found.append(_occurrence(block, node, key, index, root))
                     except NotPlanned:
                         continue
-    return found
+    return _with_undecided(block, found)
+
+
+def _with_undecided(block: Block, found: list[Occurrence]) -> list[Occurrence]:
+    """Calls that see fewer rows where AND or OR is decided without them, unless the same call is made for all rows."""
+    if all(one.narrower == one.conditions for one in found):
+        return found
+    keys = [key_of(block, one) for one in found]
+    everywhere = {key for key, one in zip(keys, found, strict=True) if not one.narrower}
+    return [
+        one if key in everywhere else replace(one, conditions=one.narrower)
+        for key, one in zip(keys, found, strict=True)
+    ]
 
 
 def why_in_place(block: Block, unread: Container[int]) -> list[tuple[exp.Anonymous, str]]:
@@ -107,6 +122,7 @@ def _occurrence(block: Block, call: exp.Anonymous, key: str, index: int, root: e
         raise NotPlanned("it says how many rows there are")
     in_aggregate = in_window = crossed = False
     conditions: list[exp.Expr] = []
+    narrower: list[exp.Expr] = []
     node: exp.Expr = call
     target: exp.Expr = call
     while node is not root:
@@ -117,7 +133,10 @@ def _occurrence(block: Block, call: exp.Anonymous, key: str, index: int, root: e
         if isinstance(parent, exp.Try):
             target = _tried(call, node, parent)
         if not crossed or isinstance(parent, exp.Filter):
-            conditions = [*conditions_of(parent, node), *conditions]
+            needed = conditions_of(parent, node)
+            sparing = block.marked.is_deterministic(call) and not _is_filter(parent, root, key)
+            conditions = [*needed, *conditions]
+            narrower = [*needed, *(_undecided(block, parent, node) if sparing else ()), *narrower]
         in_aggregate = in_aggregate or (not in_window and is_aggregate(parent))
         in_window = in_window or isinstance(parent, exp.Window)
         crossed = in_aggregate or in_window  # what stands around an aggregate or a window does not protect it
@@ -126,7 +145,7 @@ def _occurrence(block: Block, call: exp.Anonymous, key: str, index: int, root: e
         raise NotPlanned("it stands in an expression for several columns")
     if any(not block.may_be_copied(part) or any(map(is_unknown, own_nodes(part))) for part in conditions):
         raise NotPlanned("whether it is called depends on what must not be evaluated twice")
-    return Occurrence(call, target, key, index, in_aggregate, in_window, tuple(conditions))
+    return Occurrence(call, target, key, index, in_aggregate, in_window, tuple(conditions), tuple(narrower))
 
 
 def _check_arguments(block: Block, call: exp.Anonymous) -> None:
@@ -191,8 +210,15 @@ def _in_group_keys(block: Block, occurrence: Occurrence) -> bool:
 
 
 def mask_of(occurrence: Occurrence) -> exp.Expr | None:
-    """What is true for exactly the rows that a call sees; None for all of them."""
-    return exp.and_(*occurrence.conditions, copy=True) if occurrence.conditions else None
+    """What is true for exactly the rows that a call sees; None for all of them.
+
+    Each condition is evaluated where those before it are true, and may fail elsewhere.
+    """
+    mask: exp.Expr | None = None
+    for condition in reversed(occurrence.conditions):
+        inner = condition.copy()
+        mask = inner if mask is None else exp.Case(ifs=[exp.If(this=inner, true=mask)])
+    return mask
 
 
 def conditions_of(parent: exp.Expr, child: exp.Expr) -> list[exp.Expr]:
@@ -214,6 +240,48 @@ def conditions_of(parent: exp.Expr, child: exp.Expr) -> list[exp.Expr]:
     if isinstance(parent, exp.Filter) and child.arg_key == "this":
         return [_is_true(parent.expression.this)]
     return []
+
+
+def _undecided(block: Block, parent: exp.Expr, child: exp.Expr) -> list[exp.Expr]:
+    """What is true where the value of AND or OR depends on its second operand: what is cheap of the first is no decision.
+
+    Null, as the value of a call that is not made, then changes nothing.
+    """
+    if not isinstance(parent, (exp.And, exp.Or)) or child.arg_key != "expression":
+        return []
+    cheap = [part for part in _operands(parent.this, type(parent)) if _is_cheap(block, part)]
+    if isinstance(parent, exp.Or):
+        return [_is_not_true(part) for part in cheap]
+    return [exp.Not(this=exp.Is(this=_wrapped(part), expression=exp.false())) for part in cheap]
+
+
+def _operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
+    inside = node.unnest()
+    if not isinstance(inside, kind):
+        return [node]
+    return [*_operands(inside.this, kind), *_operands(inside.expression, kind)]
+
+
+def _is_cheap(block: Block, part: exp.Expr) -> bool:
+    """Whether an expression may well be evaluated twice to spare a call."""
+    nodes = list(own_nodes(part))
+    return (
+        block.may_be_copied(part)
+        and not has_subquery(part)
+        and not markers_in(part)
+        and not any(isinstance(node, exp.Window) or is_aggregate(node) or is_unknown(node) for node in nodes)
+        and any(isinstance(node, exp.Column) for node in nodes)
+    )
+
+
+def _is_filter(node: exp.Expr, root: exp.Expr, key: str) -> bool:
+    """Whether a condition is one of those that must all be true, of which cheap ones come first anyway."""
+    if key not in {"where", "having", "qualify"}:
+        return False
+    while node is not root and isinstance(node, (exp.And, exp.Paren)):
+        assert node.parent is not None
+        node = node.parent
+    return node is root and isinstance(node, (exp.And, exp.Paren, exp.Where, exp.Having, exp.Qualify))
 
 
 def _tested(case: exp.Case, branch: exp.If) -> exp.Expr:

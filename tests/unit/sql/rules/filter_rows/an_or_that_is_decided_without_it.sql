@@ -1,0 +1,1 @@
+SELECT id FROM t WHERE a = 1 OR b IS NULL OR p(id)

@@ -1,0 +1,1 @@
+SELECT id, a = 1 AND NOT p(id), p(b) OR a = 1 FROM t

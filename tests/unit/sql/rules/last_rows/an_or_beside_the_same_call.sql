@@ -1,0 +1,1 @@
+SELECT a = 1 OR p(id), p(id) FROM t

@@ -143,7 +143,15 @@ class Database:
     # Materialized views
 
     def create_materialized_view(
-        self, name: str, query: str, *, with_no_data: bool = False, **options: Any
+        self,
+        name: str,
+        query: str,
+        *,
+        schedule: str | None = None,
+        with_no_data: bool = False,
+        auto_refresh_enabled: bool | None = None,
+        auto_refresh_interval_seconds: float | None = None,
+        **options: Any,
     ) -> MaterializedView:
         """Make a view of a query's rows, and fill it.
 
@@ -156,10 +164,14 @@ class Database:
         query
             One that reads tables and views of this database, and may call Functions. Names of the session's own tables,
             views and macros mean nothing in it.
+        schedule
+            When agents refresh it by themselves; see `MaterializedView.set_schedule`.
         with_no_data
             Leave it empty until it is refreshed.
+        auto_refresh_enabled, auto_refresh_interval_seconds
+            A schedule in LanceDB's words: every so many seconds, or, where none are given, when a source changes.
         **options
-            Of the first refresh; see `MaterializedView.refresh`.
+            Of the first refresh, and of scheduled ones; see `MaterializedView.refresh`.
 
         Raises
         ------
@@ -170,8 +182,13 @@ class Database:
             Of the first refresh.
         """
         checked = views.first_options(options)
+        when = None if schedule is None else schedules.rule_of(schedule)
         view = views.create_view(self._services, name, query)
         assert view is not None
+        if when is not None:
+            view.set_schedule(when, **checked)
+        if auto_refresh_enabled is not None or auto_refresh_interval_seconds is not None:
+            view.set_auto_refresh(auto_refresh_enabled, auto_refresh_interval_seconds)
         if not with_no_data:
             view.refresh(**checked)
         return view

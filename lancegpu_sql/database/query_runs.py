@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -13,7 +12,7 @@ from typing import Any
 from lancegpu_sql.apply.calls import Calls
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.apply.watch import WorkerTimings
-from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, job_made_at
+from lancegpu_sql.catalog.models import FunctionVersion, JobRecord
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.stored_columns import stored_columns
 from lancegpu_sql.errors import Cancelled
@@ -27,13 +26,12 @@ from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import OnError
 from lancegpu_sql.query.proved import Stored
 from lancegpu_sql.query.tally import Spent
-from lancegpu_sql.refresh.need import apply_options, gpu_classes_for
+from lancegpu_sql.refresh.need import apply_options, gpu_classes_for, query_need
 from lancegpu_sql.refresh.report import Report
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.sql.call_reader import with_values
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables.snapshot import Snapshot
-from lancegpu_sql.workers import FunctionLoad, WorkerNeed
 
 QUERY = "query"
 
@@ -96,7 +94,8 @@ class QueryJob:
 
     def calls(self, version: FunctionVersion, *, on_error: OnError, memo: Memo | None) -> Calls:
         """Return a way to compute a Function on workers of the pool."""
-        need = self._need(version)
+        services = self._services
+        need = query_need(services.catalog, services.settings, version, self._record.id, "a query")
         watch = _QueryWatch(self, name_called(version), need.gpu_class.name if need.gpu_class else None)
         self._watches.append(watch)
         return Calls(
@@ -169,30 +168,6 @@ class QueryJob:
         if self._error is not None:
             raise Cancelled("The query was interrupted")
         return {}
-
-    def _need(self, version: FunctionVersion) -> WorkerNeed:
-        catalog, placement, job_id = self._services.catalog, version.placement, self._record.id
-        gpu_class, backups = gpu_classes_for(catalog, placement)
-        return WorkerNeed(
-            load=FunctionLoad(
-                function=version.name,
-                version=version.version,
-                digest=version.digest,
-                payload=catalog.payload(version.name, version.version),
-                bound=bound_values(version),
-                output_type=version.output_type,
-                concurrency=placement.concurrency,
-                init_timeout_seconds=self._services.settings.init_timeout_seconds,
-            ),
-            gpu_class=gpu_class,
-            gpus=placement.gpus if placement.gpu else 0,
-            cpus=placement.cpus,
-            env=version.env,
-            job_id=job_id,
-            owner=f"job {job_id} (a query, process {os.getpid()})",
-            since=job_made_at(job_id),
-            backups=backups,
-        )
 
 
 class _QueryWatch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lancegpu_sql.catalog.models import EventDraft, utc_now
@@ -12,10 +13,11 @@ from lancegpu_sql.catalog.schedule_models import (
     ScheduleRecord,
     ScheduleRule,
     column_subject,
+    view_subject,
 )
 from lancegpu_sql.database import arguments
 from lancegpu_sql.database.columns import check_refresh
-from lancegpu_sql.database.jobs import REFRESH_COLUMN
+from lancegpu_sql.database.jobs import REFRESH_COLUMN, REFRESH_VIEW
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.jobs.schedules import rule as rules
@@ -23,6 +25,8 @@ from lancegpu_sql.jobs.schedules.hooks import hook_of
 from lancegpu_sql.refresh.current import unproven
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.refresh.target import find_target
+from lancegpu_sql.refresh.views.model import View, open_view
+from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.tables.snapshot import Snapshot
 
 When = str | ScheduleRule
@@ -51,11 +55,22 @@ def _column_has_news(services: Services, schedule: ScheduleRecord) -> bool:
     return bool(unproven(snapshot, find_target(snapshot, schedule.columns[0]), services.catalog))
 
 
+def _view_has_news(services: Services, schedule: ScheduleRecord) -> bool:
+    # DuckDB is loaded by the first look at a view.
+    from lancegpu_sql.refresh.views.plan import has_news
+
+    return has_news(services.tables, open_view(services.tables, schedule.table), services.catalog.functions())
+
+
 SCHEDULED: Mapping[str, Scheduled] = {
     REFRESH_COLUMN: Scheduled(
         has_news=_column_has_news,
         source_versions=lambda schedule, result: {schedule.table: int(result["version"])},
-    )
+    ),
+    REFRESH_VIEW: Scheduled(
+        has_news=_view_has_news,
+        source_versions=lambda _schedule, result: dict(result["source_versions"]),
+    ),
 }
 """What can be scheduled, by kind of job."""
 
@@ -117,6 +132,37 @@ def schedule_column(
     )
 
 
+def schedule_view(
+    services: Services,
+    view: View,
+    when: When,
+    *,
+    on_failure: object = None,
+    on_waiting_longer_than: object = None,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Let a view be refreshed by a schedule; it takes the place of the one that the view may have."""
+    checked, rule = ViewOptions.of(**(options or {})), rule_of(when)
+    if rule == rules.on_change() and not view.definition.reads:
+        raise InvalidInput(
+            f"view {view.name!r} reads no table of this database that could change: write 'every …' or 'cron …'"
+        )
+    put_schedule(
+        services,
+        ScheduleRecord(
+            subject=view_subject(view.name),
+            job_kind=REFRESH_VIEW,
+            table=view.name,
+            request=checked.model_dump(mode="json", exclude_defaults=True),
+            sources=tuple(view.definition.reads),
+            rule=rule,
+            created_at=utc_now(),
+        ),
+        on_failure=on_failure,
+        on_waiting_longer_than=on_waiting_longer_than,
+    )
+
+
 def put_schedule(
     services: Services, record: ScheduleRecord, *, on_failure: object = None, on_waiting_longer_than: object = None
 ) -> None:
@@ -169,15 +215,33 @@ def set_auto_refresh(
     services: Services, snapshot: Snapshot, column: str, enabled: bool | None, interval_seconds: float | None
 ) -> None:
     """Set a column's schedule in LanceDB's words: `auto_refresh_enabled` and `auto_refresh_interval_seconds`."""
+    subject = column_subject(snapshot.name, column)
+    put = partial(schedule_column, services, snapshot, column)
+    _set_auto_refresh(services, subject, put, enabled, interval_seconds)
+
+
+def set_view_auto_refresh(services: Services, view: View, enabled: bool | None, interval_seconds: float | None) -> None:
+    """Set a view's schedule in LanceDB's words."""
+    _set_auto_refresh(
+        services, view_subject(view.name), partial(schedule_view, services, view), enabled, interval_seconds
+    )
+
+
+def _set_auto_refresh(
+    services: Services,
+    subject: str,
+    put: Callable[[When], None],
+    enabled: bool | None,
+    interval_seconds: float | None,
+) -> None:
     if enabled is not None and not isinstance(enabled, bool):
         raise InvalidInput("auto_refresh_enabled is True or False")
     arguments.seconds(interval_seconds, "auto_refresh_interval_seconds")
-    subject = column_subject(snapshot.name, column)
     known = bool(services.catalog.schedules([subject]))
     if interval_seconds is not None:
-        schedule_column(services, snapshot, column, rules.every(f"{interval_seconds:f} seconds"))
+        put(rules.every(f"{interval_seconds:f} seconds"))
     elif enabled and not known:
-        schedule_column(services, snapshot, column, rules.on_change())
+        put(rules.on_change())
     if enabled is not None and (enabled or known or interval_seconds is not None):
         switch_schedule(services, subject, enabled=enabled)
 

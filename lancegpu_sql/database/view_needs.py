@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import InUse
 from lancegpu_sql.refresh.views.model import View, view_of
-from lancegpu_sql.sql.names import fold
 
 
 def list_views(services: Services) -> list[View]:
@@ -18,6 +17,8 @@ def list_views(services: Services) -> list[View]:
 
 def calling_views(services: Services, function: str) -> list[str]:
     """Return the views that call a Function, as people are told of them."""
+    from lancegpu_sql.sql.names import fold  # sqlglot takes 40 ms to load
+
     return [f"view {view.name}" for view in list_views(services) if fold(function) in view.definition.functions]
 
 

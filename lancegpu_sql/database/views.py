@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from lancegpu_sql.database import arguments, jobs
+from lancegpu_sql.catalog.schedule_models import ScheduleRule, view_subject
+from lancegpu_sql.database import arguments, jobs, schedules
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
@@ -163,6 +164,51 @@ class MaterializedView:
     def refresh_async(self, full: bool = False, **options: Any) -> JobHandle[RefreshResult]:
         """Begin a refresh in a thread of this process; see `refresh`."""
         return jobs.view_job(self._services, self.name, self._checked(full, options))
+
+    # Schedules
+
+    def set_schedule(
+        self,
+        when: str | ScheduleRule | None,
+        *,
+        on_failure: str | Sequence[str] | None = None,
+        on_waiting_longer_than: tuple[float, str | Sequence[str]] | None = None,
+        **options: Any,
+    ) -> None:
+        """Let agents of the database refresh it by a schedule, in the place of the one it may have.
+
+        Parameters
+        ----------
+        when
+            ``every 10 minutes``, ``cron */5 * * * *`` or ``on change`` of a table that it reads, as of
+            `Table.set_schedule`; None drops the schedule.
+        on_failure, on_waiting_longer_than
+            As of `Table.set_schedule`.
+        **options
+            As of `refresh`.
+
+        Raises
+        ------
+        InvalidInput
+            It is no schedule.
+        ScheduleNotFound
+            There is none to drop.
+        """
+        if when is None:
+            schedules.drop_schedule(self._services, view_subject(self.name))
+            return
+        schedules.schedule_view(
+            self._services,
+            self._view(),
+            when,
+            on_failure=on_failure,
+            on_waiting_longer_than=on_waiting_longer_than,
+            options=options,
+        )
+
+    def set_auto_refresh(self, enabled: bool | None = None, interval_seconds: float | None = None) -> None:
+        """Set its schedule in LanceDB's words: every so many seconds, or, where none are given, when a source changes."""
+        schedules.set_view_auto_refresh(self._services, self._view(), enabled, interval_seconds)
 
     def _checked(self, full: bool, options: Mapping[str, Any]) -> ViewOptions:
         checked = ViewOptions.of(full=full, **options)

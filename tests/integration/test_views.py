@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from refresh_kit import Calls, noting, open_database, reference, short_folder
+from agents import eventually
+from refresh_kit import PATIENCE_SECONDS, Calls, noting, open_database, reference, short_folder
 
 from lancegpu_sql import col
 from lancegpu_sql.database import Database
-from lancegpu_sql.errors import AlreadyExists, InUse, InvalidQuery, StaleInput, ViewNotFound, ViewWrite
+from lancegpu_sql.errors import AlreadyExists, InUse, InvalidInput, InvalidQuery, StaleInput, ViewNotFound, ViewWrite
 
 KEYS = list(range(12))
 MADE = "SELECT key, noting(key, x) AS y FROM t WHERE key <> 3"
@@ -30,7 +33,7 @@ def calls(folder: Path) -> Calls:
 
 @pytest.fixture(scope="module")
 def opened(folder: Path, calls: Calls) -> Iterator[Database]:
-    with open_database(folder) as db:
+    with open_database(folder, on_change_debounce_seconds=0.1) as db:
         db.create_function(noting(calls))
         yield db
 
@@ -201,3 +204,50 @@ def test_explain_refresh_tells_the_mode_why_and_how_much(db: Database):
         "rows_to_remove": 0,
         "calls_at_most": 1,
     }
+
+
+@contextmanager
+def agent(db: Database) -> Iterator[None]:
+    """An agent in a thread of this process."""
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: db.run_agent(stop=stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_SECONDS)
+
+
+def test_an_agent_refreshes_a_view_when_a_source_changes(db: Database):
+    view = db.create_materialized_view("v", MADE, schedule="on change", with_no_data=True)
+    with agent(db):
+        eventually(lambda: view.status.state == "fresh")
+        db.sql("INSERT INTO t VALUES (50, 50)")
+        eventually(lambda: view.count_rows() == len(KEYS))
+    (schedule,) = db.list_schedules()
+    assert (schedule.schedule, schedule.kind) == ("v", "view")
+
+
+@pytest.mark.parametrize(
+    "clause", ["EVERY INTERVAL '10 minutes'", "CRON '0 3 * * *' TIME ZONE 'Europe/Paris'", "ON CHANGE"]
+)
+def test_a_view_is_made_with_a_schedule(db: Database, clause: str):
+    db.sql(f"CREATE MATERIALIZED VIEW v SCHEDULE {clause} AS {MADE} WITH NO DATA")
+    db.sql("ALTER MATERIALIZED VIEW v DISABLE SCHEDULE")
+    assert [(one.schedule, one.enabled) for one in db.list_schedules()] == [("v", False)]
+    db.sql("ALTER MATERIALIZED VIEW v DROP SCHEDULE")
+    assert db.list_schedules() == []
+
+
+def test_a_schedule_goes_with_its_view(db: Database):
+    db.create_materialized_view("v", MADE, auto_refresh_interval_seconds=60, with_no_data=True)
+    assert [one.rule for one in db.list_schedules()] == ["every 1 minute"]
+    db.drop_materialized_view("v")
+    assert db.list_schedules() == []
+
+
+def test_a_wrong_schedule_makes_no_view(db: Database):
+    with pytest.raises(InvalidInput):
+        db.create_materialized_view("v", MADE, schedule="now and then")
+    assert db.list_materialized_views() == []

@@ -44,7 +44,7 @@ _SCHEDULES = pa.schema(
     ]
 )
 _OF_REFRESH = tuple(name for name in OPTIONS if name != "wait")
-_HOOKS = ("on_failure", "on_waiting", "on_waiting_longer_than")
+HOOKS = ("on_failure", "on_waiting", "on_waiting_longer_than")
 
 
 def set_column(context: Context, statement: model.SetColumnSchedule) -> QueryResult:
@@ -52,11 +52,11 @@ def set_column(context: Context, statement: model.SetColumnSchedule) -> QueryRes
     if not context.is_ours(statement.table):
         return context.engine(statement)
     snapshot = context.snapshot(statement.table)
-    options: dict[str, Any] = context.options(statement.options, (*_OF_REFRESH, *_HOOKS))
+    options: dict[str, Any] = context.options(statement.options, (*_OF_REFRESH, *HOOKS))
     for name, value in options.items():
         if (name.endswith("_seconds") or name == "on_waiting_longer_than") and isinstance(value, str):
             options[name] = seconds(value) if seconds(value) is not None else value
-    on_failure, waits = _hooks(options)
+    on_failure, waits = hooks_of(options)
     schedules.schedule_column(
         context.services,
         snapshot,
@@ -115,9 +115,9 @@ def _subject(context: Context, table: model.Name, column: str) -> str:
     return column_subject(snapshot.name, column_of(snapshot, column))
 
 
-def _hooks(options: dict[str, Any]) -> tuple[str | None, tuple[float, str] | None]:
+def hooks_of(options: dict[str, Any]) -> tuple[str | None, tuple[float, str] | None]:
     """Take who is to be called out of the options. In SQL that is a webhook: a command is set in Python alone."""
-    on_failure, on_waiting, limit = (options.pop(name, None) for name in _HOOKS)
+    on_failure, on_waiting, limit = (options.pop(name, None) for name in HOOKS)
     if (on_waiting is None) != (limit is None):
         raise InvalidQuery(
             "on_waiting and on_waiting_longer_than go together: WITH (on_waiting_longer_than = '10 minutes', on_waiting = "

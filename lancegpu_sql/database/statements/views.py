@@ -1,4 +1,4 @@
-"""CREATE, REFRESH, SHOW, DESCRIBE and DROP MATERIALIZED VIEW, and EXPLAIN REFRESH, carried out."""
+"""CREATE, ALTER, REFRESH, SHOW, DESCRIBE and DROP MATERIALIZED VIEW, and EXPLAIN REFRESH, carried out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lancegpu_sql.database import views
+from lancegpu_sql.catalog.schedule_models import view_subject
+from lancegpu_sql.database import schedules, views
 from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
 from lancegpu_sql.database.statements.context import Context, as_json
+from lancegpu_sql.database.statements.schedules import HOOKS, hooks_of, rule_of
 from lancegpu_sql.database.view_needs import list_views
 from lancegpu_sql.database.views import MaterializedView, ViewStatus
 from lancegpu_sql.errors import InvalidQuery
@@ -20,6 +22,7 @@ from lancegpu_sql.sql.statements import model
 from lancegpu_sql.sql.statements.options import seconds
 
 OPTIONS = (*ViewOptions.model_fields, "wait")
+_OF_SCHEDULE = tuple(name for name in ViewOptions.model_fields if name != "full")
 
 _REFRESHED = pa.schema(
     [
@@ -70,14 +73,42 @@ _PLANNED = pa.schema(
 def create(context: Context, statement: model.CreateView) -> QueryResult:
     """Make a view, and fill it."""
     name = _own_name(context, statement.view)
-    options = _options(context, statement.options, tuple(one for one in OPTIONS if one not in ("full", "wait")))
+    hooks = () if statement.schedule is None else HOOKS
+    options = _options(context, statement.options, (*_OF_SCHEDULE, *hooks))
+    on_failure, waits = hooks_of(options)
     ViewOptions.of(**options)
+    rule = None if statement.schedule is None else rule_of(context, statement.schedule)
     if statement.if_not_exists and context.table_name(statement.view) is not None:
         name = views.view_named(context.services, name)
         return context.done()
     view = views.create_view(context.services, name, statement.query)
     assert view is not None
+    if rule is not None:
+        view.set_schedule(rule, on_failure=on_failure, on_waiting_longer_than=waits, **options)
     return _refreshed(context, view.refresh(**options)) if statement.with_data else context.done()
+
+
+def set_schedule(context: Context, statement: model.SetViewSchedule) -> QueryResult:
+    """Let a view be refreshed by a schedule."""
+    view = _view(context, statement.view)
+    options = _options(context, statement.options, (*_OF_SCHEDULE, *HOOKS))
+    on_failure, waits = hooks_of(options)
+    rule = rule_of(context, statement.schedule)
+    view.set_schedule(rule, on_failure=on_failure, on_waiting_longer_than=waits, **options)
+    return context.done()
+
+
+def drop_schedule(context: Context, statement: model.DropViewSchedule) -> QueryResult:
+    """Forget the schedule of a view."""
+    _view(context, statement.view).set_schedule(None)
+    return context.done()
+
+
+def enable_schedule(context: Context, statement: model.EnableViewSchedule) -> QueryResult:
+    """Switch the schedule of a view on or off."""
+    subject = view_subject(_view(context, statement.view).name)
+    schedules.switch_schedule(context.services, subject, enabled=statement.enabled)
+    return context.done()
 
 
 def refresh(context: Context, statement: model.RefreshView) -> QueryResult:
@@ -129,7 +160,8 @@ def _view(context: Context, name: model.Name) -> MaterializedView:
 def _options(context: Context, given: model.Options, names: tuple[str, ...]) -> dict[str, Any]:
     options: dict[str, Any] = context.options(given, names)
     for name, value in options.items():
-        if name.endswith("_seconds") and isinstance(value, str) and seconds(value) is not None:
+        of_time = name.endswith("_seconds") or name == "on_waiting_longer_than"
+        if of_time and isinstance(value, str) and seconds(value) is not None:
             options[name] = seconds(value)
     return options
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lancegpu_sql.catalog.models import FunctionVersion, utc_now
@@ -12,7 +12,8 @@ from lancegpu_sql.refresh.request import Mode
 from lancegpu_sql.refresh.views.by_rows import RowsToDo, rows_to_do
 from lancegpu_sql.refresh.views.model import SourceState, View, ViewState, joined
 from lancegpu_sql.refresh.views.sources import PinnedTables, marks_of, state_of
-from lancegpu_sql.tables import Snapshot
+from lancegpu_sql.sql.names import fold
+from lancegpu_sql.tables import Snapshot, TableStore
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,14 @@ def plan_refresh(
     if todo.nothing:
         return RefreshPlan("no_op", "no row that it reads has changed", sources, state, todo)
     return RefreshPlan(mode, why, sources, state, todo)
+
+
+def has_news(tables: TableStore, view: View, functions: Iterable[FunctionVersion]) -> bool:
+    """Tell whether a refresh would find something to do, by what is known without reading rows."""
+    if view.state is None or view.definition.volatile:
+        return True
+    present = present_state(view, PinnedTables(tables), {fold(version.name): version for version in functions})
+    return bool(changed_sources(view, present.sources)) or present.functions != view.state.functions
 
 
 def digest_key(view: View, functions: Mapping[str, str]) -> bytes:

@@ -397,10 +397,11 @@ class ShowSchedules(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class CreateView(Statement):
-    """CREATE MATERIALIZED VIEW [IF NOT EXISTS] v [WITH (…)] AS query [WITH [NO] DATA]."""
+    """CREATE MATERIALIZED VIEW [IF NOT EXISTS] v [WITH (…)] [SCHEDULE …] AS query [WITH [NO] DATA]."""
 
     view: Name
     query: str
+    schedule: ScheduleClause | None
     options: Options
     with_data: bool
     if_not_exists: bool
@@ -413,6 +414,30 @@ class RefreshView(Statement):
     view: Name
     options: Options
     wait: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetViewSchedule(Statement):
+    """ALTER MATERIALIZED VIEW v SET SCHEDULE … [WITH (…)]."""
+
+    view: Name
+    schedule: ScheduleClause
+    options: Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropViewSchedule(Statement):
+    """ALTER MATERIALIZED VIEW v DROP SCHEDULE."""
+
+    view: Name
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnableViewSchedule(Statement):
+    """ALTER MATERIALIZED VIEW v ENABLE SCHEDULE, or DISABLE SCHEDULE."""
+
+    view: Name
+    enabled: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -174,6 +174,9 @@ def _alter(reader: Reader) -> Statement:
     reader.keywords("ALTER")
     if reader.accept("TABLE"):
         return tables.alter_table(reader)
+    if reader.accept("MATERIALIZED"):
+        reader.keywords("VIEW")
+        return views.alter_view(reader)
     near = difflib.get_close_matches(reader.peek().folded, ("TABLE",), n=1, cutoff=0.75)
     if near or reader.peek().kind is not Kind.NAME:
         reader.refuse(expected=("TABLE", "VIEW", "SEQUENCE"))

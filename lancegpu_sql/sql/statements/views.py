@@ -1,4 +1,4 @@
-"""CREATE, REFRESH, SHOW, DESCRIBE and DROP MATERIALIZED VIEW."""
+"""CREATE, ALTER, REFRESH, SHOW, DESCRIBE and DROP MATERIALIZED VIEW."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from lancegpu_sql.sql.statements.model import (
     CreateView,
     DescribeView,
     DropView,
+    DropViewSchedule,
+    EnableViewSchedule,
     ExplainRefresh,
     RefreshView,
+    SetViewSchedule,
     ShowViews,
     Statement,
 )
 from lancegpu_sql.sql.statements.options import options
 from lancegpu_sql.sql.statements.reader import Reader
+from lancegpu_sql.sql.statements.schedules import schedule
 
 _VIEW = "the name of a materialized view"
 
@@ -23,6 +27,7 @@ def create_view(reader: Reader) -> Statement:
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
     view = reader.dotted_name(_VIEW)
     given = options(reader)
+    clause = schedule(reader) if reader.accept("SCHEDULE") else None
     reader.keywords("AS")
     query = reader.text_until(lambda: reader.sees("WITH", "NO", "DATA") or reader.sees("WITH", "DATA"), "a query")
     with_data = True
@@ -35,10 +40,26 @@ def create_view(reader: Reader) -> Statement:
         place=reader.start,
         view=view,
         query=query,
+        schedule=clause,
         options=given,
         with_data=with_data,
         if_not_exists=if_not_exists,
     )
+
+
+def alter_view(reader: Reader) -> Statement:
+    """Read what follows ALTER MATERIALIZED VIEW."""
+    text, place, view = reader.text, reader.start, reader.dotted_name(_VIEW)
+    verb = reader.one_of("SET", "DROP", "ENABLE", "DISABLE")
+    reader.keywords("SCHEDULE")
+    clause = schedule(reader) if verb == "SET" else None
+    given = options(reader) if verb == "SET" else ()
+    reader.end()
+    if clause is not None:
+        return SetViewSchedule(text=text, place=place, view=view, schedule=clause, options=given)
+    if verb == "DROP":
+        return DropViewSchedule(text=text, place=place, view=view)
+    return EnableViewSchedule(text=text, place=place, view=view, enabled=verb == "ENABLE")
 
 
 def refresh_view(reader: Reader) -> Statement:

@@ -4,6 +4,13 @@ CREATE MATERIALIZED VIEW v AS SELECT id, f(x) AS y FROM t;
 create materialized view if not exists "V 1" with (gpu_class = 'big', max_wait_seconds = '10 minutes') as
     with a as (from t) select count(*) as n from a group by all with no data;
 CREATE MATERIALIZED VIEW v AS (SELECT 1 AS a) WITH DATA;
+CREATE MATERIALIZED VIEW v SCHEDULE EVERY INTERVAL '10 minutes' AS FROM t;
+CREATE MATERIALIZED VIEW v WITH (on_failure = 'https://example.org') SCHEDULE CRON '0 3 * * *' TIME ZONE 'Europe/Paris'
+    JITTER INTERVAL '30 seconds' AS SELECT schedule FROM t;
+ALTER MATERIALIZED VIEW v SET SCHEDULE ON CHANGE WITH (gpu_class = 'big');
+ALTER MATERIALIZED VIEW v ENABLE SCHEDULE;
+ALTER MATERIALIZED VIEW v DISABLE SCHEDULE;
+ALTER MATERIALIZED VIEW v DROP SCHEDULE;
 REFRESH MATERIALIZED VIEW v;
 REFRESH MATERIALIZED VIEW main.v WITH (full = true, gpu_class = 'big', gpu_count = 2, wait = false, cascade = true);
 EXPLAIN REFRESH v;

@@ -2,7 +2,7 @@
 
 Slots take calls from it and put results back; the caller takes finished ones off its front. It pulls the input itself,
 in the thread of whichever slot has room for a call, so that nothing is read ahead of what fits. `queue` has the calls,
-`intake` the rows that have none yet, and `setbacks` decides what becomes of calls that fail.
+`intake` the rows that have none yet; `dealer` decides who gets which call, and `setbacks` what becomes of those that fail.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from lancegpu_sql.apply.batches import InputBatch
+from lancegpu_sql.apply.dealer import Dealer
 from lancegpu_sql.apply.failures import call_timeout
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.intake import Intake
 from lancegpu_sql.apply.options import ApplyOptions
-from lancegpu_sql.apply.parts import PartPlan
 from lancegpu_sql.apply.queue import CallQueue
 from lancegpu_sql.apply.setbacks import News, Setbacks
-from lancegpu_sql.apply.sizing import BusyMeter, PaceMeter, call_rows, calls_ahead
+from lancegpu_sql.apply.sizing import BusyMeter
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.request import Lost
 from lancegpu_sql.workers.calls import CallResult, FunctionLoad
@@ -43,13 +43,10 @@ class Board:
     def __init__(self, inputs: Iterator[InputBatch], load: FunctionLoad, options: ApplyOptions) -> None:
         self._intake = Intake(inputs)
         self._load = load
-        self._options = options
         self._changed = threading.Condition()
         self._queue = CallQueue()
         self._setbacks = Setbacks(self._queue, load, options)
-        self._hands: list[Hand] = []
-        self._parts = PartPlan(options.part_target_seconds, options.max_part_rows)
-        self._meter = PaceMeter()
+        self._dealer = Dealer(self._intake, self._queue, options)
         self._busy = BusyMeter()
         self._error: BaseException | None = None
         self._stopped = False
@@ -60,13 +57,13 @@ class Board:
     def join(self, hand: Hand) -> None:
         """A worker is there."""
         with self._changed:
-            self._hands.append(hand)
+            self._dealer.hands.append(hand)
             self._busy.forget()
 
     def leave(self, hand: Hand) -> None:
         """A worker takes no more calls; those it holds stay its own until they are done or handed back."""
         with self._changed:
-            self._hands.remove(hand)
+            self._dealer.hands.remove(hand)
             self._changed.notify_all()
 
     def next_call(self, hand: Hand) -> Call | None:
@@ -75,11 +72,11 @@ class Board:
         without_rows = 0.0
         with self._changed:
             while not (self._stopped or self._draining or hand.lost or hand.leaving):
-                call = self._pick(hand)
+                call = self._dealer.pick(hand)
                 if call is not None:
                     self._give(hand, call, asked, without_rows)
                     return call
-                if self._needs_rows(hand):
+                if self._error is None and self._dealer.needs_rows(hand):
                     began = time.monotonic()
                     if self._intake.pulling:
                         self._changed.wait()
@@ -88,7 +85,7 @@ class Board:
                         self._pull()
                         self._intake.reader = None
                     without_rows += time.monotonic() - began
-                elif self._finished_for(hand):
+                elif self._error is not None or self._dealer.finished_for(hand):
                     return None
                 else:
                     self._changed.wait(self._queue.seconds_to_next(time.monotonic()))
@@ -111,8 +108,8 @@ class Board:
                 pass
             elif result.failure is not None:
                 self._setbacks.failed(call, hand, result.failure)
-                self._parts.measured(call.part)
-                self._spread_what_fits(hand)
+                self._dealer.note_end(call)
+                self._dealer.spread_what_fits(hand)
             else:
                 assert result.values is not None
                 self._note_values(call, hand, result.values, result.seconds)
@@ -151,7 +148,7 @@ class Board:
                     self._setbacks.lost(call, hand, why)
                 else:
                     self._queue.again(call)
-            self._spread_what_fits(hand)
+            self._dealer.spread_what_fits(hand)
             self._changed.notify_all()
 
     def mark_lost(self, hand: Hand) -> None:
@@ -217,7 +214,7 @@ class Board:
     def drained(self) -> bool:
         """Whether no worker computes any more."""
         with self._changed:
-            return not any(hand.calls and not hand.lost for hand in self._hands)
+            return not any(hand.calls and not hand.lost for hand in self._dealer.hands)
 
     @property
     def has_news(self) -> bool:
@@ -250,7 +247,7 @@ class Board:
     def over(self) -> bool:
         """Whether no slot is needed any more."""
         with self._changed:
-            return self._stopped or self._draining or self._error is not None or self._all_done()
+            return self._stopped or self._draining or self._error is not None or self._dealer.all_done()
 
     @property
     def avoided_places(self) -> frozenset[str]:
@@ -261,92 +258,19 @@ class Board:
     def busyness(self) -> tuple[float, float]:
         """Return the share of the last seconds in which the workers computed, and how long they did from the start."""
         with self._changed:
-            return self._busy.share(time.monotonic(), len(self._hands)), self._busy.seconds
+            return self._busy.share(time.monotonic(), len(self._dealer.hands)), self._busy.seconds
 
     def seconds_for(self, rows: int) -> float | None:
         """Return how long the present workers need for so many rows; None as long as nothing is measured."""
         with self._changed:
-            pace = self._meter.pace
-            return None if pace is None else rows / (pace.rows_per_second * max(1, len(self._hands)))
+            return self._dealer.seconds_for(rows)
 
     @property
     def measured(self) -> bool:
         """Whether the probe is over: a first part is computed and there is more to do."""
-        return self._parts.index > 0 and self._meter.pace is not None and not self._intake.over
+        return self._dealer.probed
 
-    # Decisions, with the lock held.
-
-    def _pick(self, hand: Hand) -> Call | None:
-        if not self._has_credit(hand):
-            return None
-        if self._queue.some_again:
-            call = self._queue.take_again(time.monotonic(), lambda call: self._suits(call, hand))
-            if call is not None:
-                return call
-        if self._queue.failed_at is not None or not self._may_cut():
-            return None
-        return self._cut(hand)
-
-    def _suits(self, call: Call, hand: Hand) -> bool:
-        """Whether a call may go to a worker: not to a device on which it failed, where there is another."""
-        if not call.failed_on & hand.places:
-            return True
-        return not any(other.places and not call.failed_on & other.places for other in self._hands if not other.lost)
-
-    def _has_credit(self, hand: Hand) -> bool:
-        if not hand.calls:
-            return True
-        if self._queue.suspect_first or any(call.suspect for call in hand.calls.values()):
-            return False
-        return len(hand.calls) < self._calls_ahead(hand) and hand.argument_bytes < self._options.in_flight_bytes
-
-    def _calls_ahead(self, hand: Hand) -> int:
-        return calls_ahead(self._meter.pace, hand.at_once, self._options)
-
-    def _may_cut(self) -> bool:
-        if self._queue and self._queue.weight_bytes >= self._options.outstanding_bytes:
-            return False
-        if self._meter.pace is None and self._queue:
-            return False
-        return self._parts.may_go_on
-
-    def _cut(self, hand: Hand) -> Call | None:
-        if not self._intake.rows:
-            return None
-        pace = self._meter.pace
-        part_left = self._parts.rows_left(pace.rows_per_second * max(1, len(self._hands)) if pace else None)
-        wanted = min(call_rows(pace, self._intake.row_bytes(), self._options), part_left)
-        if hand.fits_rows is not None:
-            wanted = min(wanted, hand.fits_rows)
-        piece = self._intake.cut(wanted, self._options.call_target_bytes)
-        if piece is None:
-            return None
-        result_bytes = int(pace.result_bytes_per_row * piece.rows) if pace else 0
-        part, closes_part = self._parts.index, self._parts.take(piece.rows)
-        return self._queue.add(part, piece, closes_part=closes_part, result_bytes=result_bytes)
-
-    def _needs_rows(self, hand: Hand) -> bool:
-        reads = self._queue.failed_at is None and not (self._intake.exhausted or self._error)
-        return reads and self._has_credit(hand) and self._may_cut()
-
-    def _finished_for(self, hand: Hand) -> bool:
-        """Whether a worker can go: one stays until all is done, for the calls of those that are lost."""
-        if self._error is not None:
-            return True
-        if hand.stays:
-            return self._all_done()
-        return self._nothing_left() and not (
-            self._queue.failed_at is not None and any(map(self._queue.needed, hand.calls.values()))
-        )
-
-    def _nothing_left(self) -> bool:
-        over = self._queue.failed_at is not None or self._intake.over
-        return over and not self._queue.some_again
-
-    def _all_done(self) -> bool:
-        if not self._nothing_left():
-            return False
-        return not self._queue.open_calls or (self._queue.failed_at is not None and not self._queue.any_needed())
+    # With the lock held.
 
     def _pull(self) -> None:
         error = self._intake.pull(self._changed)
@@ -364,16 +288,8 @@ class Board:
         hand.running(now)
 
     def _note_values(self, call: Call, hand: Hand, values: pa.Array, seconds: float) -> None:
-        self._meter.note(call.rows.rows, seconds, values.nbytes)
-        self._parts.measured(call.part)
+        self._dealer.note_pace(call, seconds, values.nbytes)
+        self._dealer.note_end(call)
         if call.failed_on:
             self._setbacks.computed(call, hand)
         self._queue.keep(call, values)
-
-    def _spread_what_fits(self, hand: Hand) -> None:
-        """Let the other workers of a class profit from what one has learnt of its memory."""
-        if hand.fits_rows is None:
-            return
-        for other in self._hands:
-            if other.gpu_class == hand.gpu_class and (other.fits_rows is None or other.fits_rows > hand.fits_rows):
-                other.fits_rows = hand.fits_rows

@@ -36,7 +36,6 @@ class Call:
     tries: int = 0
     device_failures: int = 0
     failed_on: frozenset[str] = frozenset()
-    due_at: float = 0.0
     begun_at: float | None = None
     values: pa.Array | None = None
     failed: RowFailure | None = None

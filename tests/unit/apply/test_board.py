@@ -236,7 +236,7 @@ def test_a_worker_that_does_not_stay_leaves_when_the_input_is_over():
 def call_if_any(board: Board, hand: Hand) -> Call | None:
     """What `next_call` gives, without waiting."""
     with board._changed:
-        while (call := board._pick(hand)) is None and board._needs_rows(hand):
+        while (call := board._dealer.pick(hand)) is None and board._dealer.needs_rows(hand):
             board._pull()
         if call is not None:
             board._give(hand, call, 0.0, 0.0)

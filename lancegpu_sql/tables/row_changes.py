@@ -9,30 +9,23 @@ same fragments since, it is refused, and the statement must be computed again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.tables.changes import Change
-from lancegpu_sql.tables.column_file import data_path
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fitting import fit_column, refuse_computed
 from lancegpu_sql.tables.naming import ROW_ID, is_blob
 from lancegpu_sql.tables.publishing import commit
 from lancegpu_sql.tables.snapshot import Snapshot
+from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 from lancegpu_sql.tables.views import refuse_view
 from lancegpu_sql.tables.windows import FIRST_ROWS, WINDOW_BYTES
 
-Numbers = npt.NDArray[np.uint64]
-
-_OFFSET_BITS = np.uint64(32)
-_OFFSET_MASK = np.uint64(0xFFFFFFFF)
-_FRAGMENT_ROWS = 1 << 20  # as many as Lance puts into one
 _NO_NUMBERS: Numbers = np.empty(0, dtype=np.uint64)
 
 
@@ -58,7 +51,7 @@ class RowChanges:
         self._updated: list[Numbers] = []
         self._deleted: list[Numbers] = []
         self._inserted_rows = 0
-        self._fragments: list[Any] = []
+        self._fragments = UncommittedFragments(snapshot)
         self._rows_per_read = FIRST_ROWS
         self._pending: list[tuple[pa.Table, Numbers]] = []
         self._pending_inserts: list[pa.Table] = []
@@ -84,7 +77,7 @@ class RowChanges:
             start += self._rows_per_read
             if whole.nbytes:
                 self._rows_per_read = max(
-                    1, min(_FRAGMENT_ROWS, WINDOW_BYTES * whole.num_rows // whole.nbytes, self._rows_per_read * 16)
+                    1, min(FRAGMENT_ROWS, WINDOW_BYTES * whole.num_rows // whole.nbytes, self._rows_per_read * 16)
                 )
 
     def delete(self, addresses: Numbers) -> None:
@@ -126,7 +119,7 @@ class RowChanges:
             return change
         operation = self._operation(touched)
         done = commit(self._snapshot, operation, {})
-        self._fragments = []
+        self._fragments.committed()
         return Change(done, change.rows_inserted, change.rows_updated, change.rows_deleted)
 
     def __enter__(self) -> Self:
@@ -135,10 +128,7 @@ class RowChanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for fragment in self._fragments:
-            for file in fragment.files:
-                path: Path = data_path(self._snapshot.uri, file.path)
-                path.unlink(missing_ok=True)
+        self._fragments.__exit__(kind, error, trace)
 
     def _whole_rows(self, ids: Numbers) -> pa.Table:
         """Rows by their ids, in that order, hidden columns included."""
@@ -164,12 +154,9 @@ class RowChanges:
     def _operation(self, touched: Numbers) -> Any:
         """The Lance operation: fragments lose the rows that go or moved, and new ones hold those that came or moved."""
         changed, emptied = [], []
-        fragments = touched >> _OFFSET_BITS
-        borders = np.flatnonzero(np.diff(fragments)) + 1
-        for run in np.split(touched, borders) if len(touched) else ():
-            fragment_id = int(run[0] >> _OFFSET_BITS)
+        for fragment_id, offsets in offsets_by_fragment(touched):
             with lance_errors(self._snapshot.name):
-                left = self._snapshot.dataset.get_fragment(fragment_id).delete_rows((run & _OFFSET_MASK).tolist())
+                left = self._snapshot.dataset.get_fragment(fragment_id).delete_rows(offsets)
             if left is None:
                 emptied.append(fragment_id)
             else:
@@ -177,7 +164,7 @@ class RowChanges:
         return lance.LanceOperation.Update(
             removed_fragment_ids=emptied,
             updated_fragments=changed,
-            new_fragments=self._fragments,
+            new_fragments=self._fragments.fragments,
             update_mode="rewrite_rows",
         )
 
@@ -211,12 +198,7 @@ class RowChanges:
 
     def _written(self, table: pa.Table) -> list[Any]:
         schema = pa.schema([self._snapshot.full_schema.field(name) for name in table.schema.names])
-        with lance_errors(self._snapshot.name):
-            found: list[Any] = lance.fragment.write_fragments(
-                table.cast(schema), self._snapshot.dataset, schema, max_rows_per_file=_FRAGMENT_ROWS
-            )
-        self._fragments += found
-        return found
+        return self._fragments.write(table, schema)
 
     def _fitted(self, values: pa.RecordBatch) -> pa.RecordBatch:
         """The values in the table's types."""
@@ -252,4 +234,4 @@ def _distinct(numbers: Numbers) -> Numbers:
 def _is_small(tables: Sequence[pa.Table]) -> bool:
     """Whether these tables together are not yet worth a fragment."""
     size_bytes, rows = sum(table.nbytes for table in tables), sum(table.num_rows for table in tables)
-    return bool(size_bytes < WINDOW_BYTES and rows < _FRAGMENT_ROWS)
+    return bool(size_bytes < WINDOW_BYTES and rows < FRAGMENT_ROWS)

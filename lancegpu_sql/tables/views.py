@@ -10,14 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lancegpu_sql.errors import CommitConflict, ViewWrite
-from lancegpu_sql.tables.column_file import data_path
 from lancegpu_sql.tables.engine import lance, lance_errors, lance_schema, pauses
 from lancegpu_sql.tables.naming import HIDDEN_PREFIX, ROW_ID
 from lancegpu_sql.tables.publishing import JOB_PROPERTY, commit
+from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
@@ -30,12 +29,7 @@ SOURCE_ROW = f"{HIDDEN_PREFIX}source_row"
 ORDINAL = f"{HIDDEN_PREFIX}ordinal"
 DIGEST = f"{HIDDEN_PREFIX}digest"
 
-Numbers = npt.NDArray[np.uint64]
-
-_FRAGMENT_ROWS = 1 << 20  # as many as Lance puts into one
 _FRAGMENT_BYTES = 64 << 20
-_OFFSET_BITS = np.uint64(32)
-_OFFSET_MASK = np.uint64(0xFFFFFFFF)
 _TRIES = 20
 
 
@@ -71,7 +65,7 @@ class ViewChanges:
         self._base = view_text(snapshot.full_schema, STATE_KEY)
         self._deleted: list[Numbers] = []
         self._pending: list[pa.RecordBatch] = []
-        self._fragments: list[Any] = []
+        self._fragments = UncommittedFragments(snapshot)
         self.rows_added = 0
 
     @property
@@ -90,7 +84,7 @@ class ViewChanges:
         self.rows_added += rows.num_rows
         self._pending.append(rows)
         waiting = sum(one.num_rows for one in self._pending), sum(one.nbytes for one in self._pending)
-        if waiting[0] >= _FRAGMENT_ROWS or waiting[1] >= _FRAGMENT_BYTES:
+        if waiting[0] >= FRAGMENT_ROWS or waiting[1] >= _FRAGMENT_BYTES:
             self._write()
 
     def commit(self, metadata: Mapping[str, str], *, job_id: str) -> Snapshot:
@@ -117,7 +111,7 @@ class ViewChanges:
                     raise
                 time.sleep(pause_seconds)
             else:
-                self._fragments = []
+                self._fragments.committed()
                 return done
         raise AssertionError("pauses() has no end")
 
@@ -127,20 +121,13 @@ class ViewChanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for fragment in self._fragments:
-            for file in fragment.files:
-                data_path(self._snapshot.uri, file.path).unlink(missing_ok=True)
+        self._fragments.__exit__(kind, error, trace)
 
     def _write(self) -> None:
         if not self._pending:
             return
-        schema = self._snapshot.full_schema
-        table = pa.Table.from_batches(self._pending).cast(schema)
-        self._pending = []
-        with lance_errors(self._snapshot.name):
-            self._fragments += lance.fragment.write_fragments(
-                table, self._snapshot.dataset, schema, max_rows_per_file=_FRAGMENT_ROWS
-            )
+        table, self._pending = pa.Table.from_batches(self._pending), []
+        self._fragments.write(table, self._snapshot.full_schema)
 
     def _operation(self, latest: Snapshot, metadata: Mapping[str, str]) -> Any:
         """An operation of Lance's that takes fragments and metadata at once."""
@@ -148,13 +135,13 @@ class ViewChanges:
         schema = latest.full_schema.with_metadata(known | dict(metadata))
         present, left = self._left(latest)
         if not any(left.values()):
-            return lance.LanceOperation.Overwrite(schema, self._fragments)
+            return lance.LanceOperation.Overwrite(schema, self._fragments.fragments)
         # Lance numbers new fragments itself, but takes one with the number of a present one for that. It wants all of
         # these again: one without rows stays until the table is compacted.
-        for number, fragment in enumerate(self._fragments, start=max(left) + 1):
+        for number, fragment in enumerate(self._fragments.fragments, start=max(left) + 1):
             fragment.id = number
         kept = [one or self._emptied(latest, present[number]) for number, one in left.items()]
-        return lance.LanceOperation.Merge([*kept, *self._fragments], lance_schema.from_pyarrow(schema))
+        return lance.LanceOperation.Merge([*kept, *self._fragments.fragments], lance_schema.from_pyarrow(schema))
 
     def _left(self, latest: Snapshot) -> tuple[dict[int, Any], dict[int, Any]]:
         """The fragments by number, as they are and without the rows that go; None for one that has none then."""
@@ -163,12 +150,9 @@ class ViewChanges:
         present = {number: one.metadata for number, one in fragments.items()}
         left = {number: one if one.num_rows else None for number, one in present.items()}
         addresses = np.sort(_addresses(latest, going)) if len(going) else _NONE
-        for run in (
-            np.split(addresses, np.flatnonzero(np.diff(addresses >> _OFFSET_BITS)) + 1) if len(addresses) else ()
-        ):
-            number = int(run[0] >> _OFFSET_BITS)
+        for number, offsets in offsets_by_fragment(addresses):
             with lance_errors(latest.name):
-                left[number] = fragments[number].delete_rows((run & _OFFSET_MASK).tolist())
+                left[number] = fragments[number].delete_rows(offsets)
         return present, left
 
     def _emptied(self, latest: Snapshot, fragment: Any) -> Any:

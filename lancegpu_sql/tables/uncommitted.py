@@ -1,0 +1,78 @@
+"""Fragments that no version has yet, and row addresses taken apart by fragment: what changes of single rows are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lancegpu_sql.tables.column_file import data_path
+from lancegpu_sql.tables.engine import lance, lance_errors
+
+if TYPE_CHECKING:
+    from lancegpu_sql.tables.snapshot import Snapshot
+
+Numbers = npt.NDArray[np.uint64]
+"""Row ids or row addresses."""
+
+FRAGMENT_ROWS = 1 << 20
+"""As many rows as Lance puts into one fragment."""
+
+# A row's address is the number of its fragment, then its place in that.
+_OFFSET_BITS = np.uint64(32)
+_OFFSET_MASK = np.uint64(0xFFFFFFFF)
+
+
+class UncommittedFragments:
+    """Writes fragments for a table; a context manager that removes the files of those that were not committed.
+
+    Attributes
+    ----------
+    fragments
+        Those written and not committed, in Lance's form.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self.fragments: list[Any] = []
+
+    def write(self, rows: pa.Table, schema: pa.Schema) -> list[Any]:
+        """Write rows, as this schema has them, and return the fragments that they take.
+
+        Raises
+        ------
+        StorageError
+        """
+        with lance_errors(self._snapshot.name):
+            written: list[Any] = lance.fragment.write_fragments(
+                rows.cast(schema), self._snapshot.dataset, schema, max_rows_per_file=FRAGMENT_ROWS
+            )
+        self.fragments += written
+        return written
+
+    def committed(self) -> None:
+        """They belong to a version now."""
+        self.fragments = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for fragment in self.fragments:
+            for file in fragment.files:
+                data_path(self._snapshot.uri, file.path).unlink(missing_ok=True)
+
+
+def offsets_by_fragment(addresses: Numbers) -> Iterator[tuple[int, list[int]]]:
+    """Yield the number of each fragment that has some of the rows, and their places in it; `addresses` are ascending."""
+    if not len(addresses):
+        return
+    borders = np.flatnonzero(np.diff(addresses >> _OFFSET_BITS)) + 1
+    for run in np.split(addresses, borders):
+        yield int(run[0] >> _OFFSET_BITS), (run & _OFFSET_MASK).tolist()

@@ -143,7 +143,8 @@ class Lookout:
         now, waiting = datetime.now(UTC), self._waiting()
         if waiting:
             self._loop.call_in(self._again_seconds, "look again", self.look_soon)
-        queues = Queues(waiting)
+        # One that the scheduler has not looked at yet is in the queue as well: the older's pod may have been made later.
+        queues = Queues(one for one in self._tickets() if one.stage < Stage.PLACED and not one.is_over)
         for ticket in waiting:
             self._tell_why(ticket, cluster, queues, now)
             if quotas_changed:

@@ -66,7 +66,7 @@ def why_held(
 
 
 class Queues:
-    """The order of requests that wait, in each class."""
+    """The order of requests that have no node, in each class."""
 
     def __init__(self, waiting: Iterable[KubernetesTicket]) -> None:
         self._before: dict[str, tuple[str, int]] = {}

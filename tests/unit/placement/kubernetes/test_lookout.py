@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 from fake_cluster import FakeCluster
-from placement_suite import request_for
+from placement_suite import Asked, request_for
 
-from lancegpu_sql.placement import GpuClass
+from lancegpu_sql.placement import GpuClass, Waiting
+from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 from lancegpu_sql.placement.kubernetes.charge import charge_for
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.fairness import Stage
@@ -49,3 +50,19 @@ def test_who_waits_is_looked_at_again_though_nothing_changes(loop: Loop):
     # Watches tell what there is once or twice, and no more.
     assert all(looks.acquire(timeout=PATIENCE_SECONDS) for _ in range(6))
     lookout.close()
+
+
+def test_an_older_request_is_counted_though_the_scheduler_has_not_looked_at_it_yet():
+    cluster = FakeCluster()
+    room = {"cpu": "8", "pods": "110", "nvidia.com/gpu": "1"}
+    ready = [{"type": "Ready", "status": "True"}]
+    cluster.add("Node", "n1", status={"allocatable": room, "capacity": room, "conditions": ready})
+    holds = [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]
+    cluster.add("Pod", "other", spec={"nodeName": "n1", "containers": holds}, status={"phase": "Running"})
+    placement = KubernetesPlacement("work", database="d", image="worker:test", cluster=cluster)
+    _, younger = (Asked(placement, request_for(GpuClass(name="l4"))) for _ in range(2))
+    cluster.until(lambda: len(cluster.objects("Pod")) == 3)
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    cluster.change("Pod", younger.ticket.pod_name, {"status": {"phase": "Pending", "conditions": [unscheduled]}})
+    assert "1 older request before it" in younger.next(Waiting).message
+    placement.close()

@@ -67,6 +67,12 @@ def test_a_view_holds_what_its_query_gives(db: Database):
     assert (view.status.state, view.definition.query) == ("fresh", MADE)
 
 
+def test_two_columns_of_a_view_may_have_one_name(db: Database):
+    db.create_materialized_view("v", "SELECT key, x AS key FROM t WHERE key < 2")
+    db.create_materialized_view("w", "SELECT key, sum(x) AS key FROM t WHERE key < 2 GROUP BY ALL")
+    assert rows(db, "v") == rows(db, "w") == [(0, 0), (1, 1)]
+
+
 def test_a_refresh_computes_changed_rows_and_no_others(db: Database, calls: Calls):
     view = db.create_materialized_view("v", MADE)
     calls.take()

@@ -97,9 +97,13 @@ def computed_rows(
 
 
 def fitted(snapshot: Snapshot, batch: pa.RecordBatch, own: dict[str, pa.Array]) -> pa.RecordBatch:
-    """Return rows of a query with the hidden columns of a view, in the types of its table."""
+    """Return rows of a query with the hidden columns of a view, in the types of its table.
+
+    The query's columns stand in the table's order; by name they would not do, as two of a query may have the same one.
+    """
     schema = snapshot.full_schema
-    columns = [own[field.name] if field.name in own else batch.column(field.name) for field in schema]
+    given = iter(batch.columns)
+    columns = [own[field.name] if field.name in own else next(given) for field in schema]
     return pa.RecordBatch.from_arrays(
         [
             column if column.type.equals(field.type) else column.cast(field.type)

@@ -108,16 +108,13 @@ def print_result(result: RefreshResult, *, json: bool) -> None:
     if json:
         print_json(result)
         return
-    print_facts(
-        {
-            "mode": result.mode,
-            "rows assigned": result.rows_assigned,
-            "rows failed": result.rows_failed,
-            "rows remaining": result.rows_remaining,
-            "version": result.version,
-            "job": result.job_id,
-        }
-    )
+    facts: dict[str, Any] = {"mode": result.mode, "rows assigned": result.rows_assigned}
+    if result.calls_made is not None:  # a view
+        facts |= {"rows removed": result.rows_removed}
+        facts |= {"calls made": result.calls_made, "calls reused": result.calls_reused}
+    else:
+        facts |= {"rows failed": result.rows_failed, "rows remaining": result.rows_remaining}
+    print_facts(facts | {"version": result.version, "job": result.job_id})
 
 
 def _standing(record: JobRecord, timeout_seconds: float | None) -> str:

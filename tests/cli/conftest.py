@@ -69,6 +69,7 @@ def shop() -> Iterator[Path]:
                 )
             db.open_table("reviews").refresh_column("size")
             db.open_table("new_ones").set_schedule("size", "every 10 minutes")
+            db.create_materialized_view("long_ones", "SELECT text FROM reviews", schedule="every 10 minutes")
             with pytest.raises(lg.errors.RowFailed):
                 db.open_table("bad_ones").refresh_column("size")
         yield folder / "db"

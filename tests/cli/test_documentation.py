@@ -18,6 +18,7 @@ from typer.main import get_command
 from lancegpu_sql.cli import main
 from lancegpu_sql.cli.app import app
 from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.views.request import ViewOptions
 
 SHARED = {"--db", "--help", "-h"}
 
@@ -34,7 +35,7 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, An
 COMMANDS = dict(commands(get_command(app)))
 SECTIONS = dict(
     re.findall(
-        r"^### `lancegpu ([a-z ]+?)(?: \[?[A-Z][^`]*)?`\n(.*?)(?=^#|\Z)",
+        r"^### `lancegpu ([a-z -]+?)(?: \[?[A-Z][^`]*)?`\n(.*?)(?=^#|\Z)",
         (TESTS.parent / "docs" / "cli.md").read_text(),
         re.MULTILINE | re.DOTALL,
     )
@@ -70,6 +71,11 @@ def test_every_option_and_argument_has_words_of_help(name: str):
 def test_refresh_has_every_option_that_a_refresh_has():
     options = {f"--{name.replace('_', '-')}" for name in RefreshOptions.model_fields}
     assert options_of(COMMANDS["refresh"]) == options | {"--timeout", "--json", "--no-wait"}
+
+
+def test_refresh_view_has_every_option_that_a_view_has():
+    options = {f"--{name.replace('_', '-')}" for name in ViewOptions.model_fields}
+    assert options_of(COMMANDS["refresh-view"]) == options | {"--timeout", "--json", "--no-wait"}
 
 
 def test_docs_refresh_tells_of_every_option():

@@ -14,7 +14,7 @@ import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobRecord
 from lancegpu_sql.catalog.store import Catalog
 
-LISTS = ["tables", "columns", "functions list", "classes list", "schedules", "jobs list"]
+LISTS = ["tables", "columns", "functions list", "classes list", "views", "schedules", "jobs list"]
 
 
 @pytest.mark.parametrize("command", LISTS)
@@ -124,7 +124,7 @@ def test_a_job_is_listed_on_a_terminal_by_a_short_id_that_names_it(run: Any, ter
     ids = {one["id"] for one in run("jobs", "list", "--json").json}
     terminal(80)
     rows = [line.split() for line in run("jobs", "list").out.splitlines()[1:]]
-    short = [row[0] for row in rows if len(row[0]) == 8 and "." in row[1]]
+    short = [row[0] for row in rows if len(row[0]) == 8 and ("." in row[1] or row[1] == "long_ones")]
     assert len(short) == len(ids)
     assert {run("jobs", "show", one, "--json").json["id"] for one in short} == ids
 
@@ -177,3 +177,14 @@ def test_schedules_tell_when_they_are_due_and_what_they_wait_for(run: Any):
     assert (found["schedule"], found["rule"], found["state"]) == ("new_ones.size", "every 10 minutes", "blocked")
     assert "start one with lancegpu agent" in found["reason"]
     assert found["next_run"].endswith("Z")
+
+
+def test_a_view_is_listed_with_its_state_and_its_schedule(run: Any):
+    (view,) = run("views", "--json").json
+    assert (view["view"], view["rows"], view["state"]) == ("long_ones", 3, "fresh")
+    assert view["schedule"]["rule"] == "every 10 minutes"
+
+
+def test_a_view_is_refreshed_from_the_command_line(run: Any):
+    refreshed = run("refresh-view", "long_ones", "--json").json
+    assert (refreshed["mode"], refreshed["source_versions"].keys()) == ("no_op", {"reviews"})

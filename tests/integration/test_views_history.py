@@ -36,7 +36,7 @@ VIEWS = {
     "on_views": "SELECT p.key, c.part, f(c.part) AS z FROM plain AS p JOIN chunks AS c USING (key)",
     "on_a_view": "SELECT part, f(part) AS z FROM chunks WHERE part > 2",
 }
-EXAMPLES = 100 if os.environ.get("TEST_LENGTH") == "full" else 8
+EXAMPLES = 40 if os.environ.get("TEST_LENGTH") == "full" else 8
 NUMBERS = st.integers(0, 40)
 ROWS = st.lists(st.tuples(NUMBERS, st.integers(0, 12)), min_size=1, max_size=6)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, PlacementError
-from lancegpu_sql.placement.kubernetes.client import KINDS
+from lancegpu_sql.placement.kubernetes.api import KINDS
 from lancegpu_sql.placement.merge_patch import merged
 
 PATIENCE_SECONDS = 20.0

@@ -11,9 +11,10 @@ from typing import Any
 from lancegpu_sql.catalog.models import utc_now
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, InvalidPlacement, PlacementError
 from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.case import Case
 from lancegpu_sql.placement.kubernetes.claims import devices_of_pool, most_on_one_node
-from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
+from lancegpu_sql.placement.kubernetes.client import ClusterClient
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.device_selectors import meets

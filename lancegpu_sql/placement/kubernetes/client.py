@@ -1,141 +1,36 @@
-"""Speaks to one cluster's API server: JSON in, JSON out, and every fault as one of this program's errors.
-
-Sole importer of the cluster's client library, which costs a second: it is imported when the first call is made. Of the
-library only what finds and renews credentials, and its connections, are used; its model classes refuse what they do not
-know, and a newer server says such things.
-"""
+"""Speaks to one cluster's API server: JSON in, JSON out, and every fault as one of this program's errors."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreachable, InvalidPlacement
+from lancegpu_sql.errors import ClusterRefused
+from lancegpu_sql.placement.kubernetes.answers import refusal, unreachable
+from lancegpu_sql.placement.kubernetes.api import GROUPS, KINDS, JsonObject, Kind, Watching
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.connection import TOKEN, library_error, open_connection
 from lancegpu_sql.placement.kubernetes.frames import is_accepted, request_headers
+from lancegpu_sql.placement.kubernetes.pace import Pace
 from lancegpu_sql.placement.kubernetes.upgrade import Upgraded
 from lancegpu_sql.placement.pod_security import WORKER_CONTAINER
 
-JsonObject = dict[str, Any]
-
 _ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a kubelet puts, and renews, the credentials of a pod's service account."""
+
+WATCH_SECONDS = 290
+"""How long a watch is asked for: less than the five minutes after which proxies drop what is idle."""
 
 _CONNECT_SECONDS = 5.0
 _PAGE_ITEMS = 100
 _CALLS_AT_ONCE = 16
 """When hundreds of workers end at once, each from a thread of its own, as many connections would cost more than waiting."""
-
-# A server that is gone without a word is noticed: a watch may have nothing to say for minutes.
-_KEEPALIVE_IDLE_SECONDS, _KEEPALIVE_EVERY_SECONDS, _KEEPALIVE_TRIES = 15, 5, 3
-
-
-@dataclass(frozen=True)
-class Kind:
-    """One kind of objects and where the API server has them, or has had them in older releases."""
-
-    name: str
-    plural: str
-    prefix: str = "/api/v1"
-    namespaced: bool = True
-    older_prefix: str | None = None
-
-
-_KUEUE, _OLDER_KUEUE = "/apis/kueue.x-k8s.io/v1beta2", "/apis/kueue.x-k8s.io/v1beta1"
-
-
-KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind("ConfigMap", "configmaps"),
-        Kind("Secret", "secrets"),
-        Kind("Pod", "pods"),
-        Kind("Event", "events"),
-        Kind("ResourceQuota", "resourcequotas"),
-        Kind("ServiceAccount", "serviceaccounts"),
-        Kind("Node", "nodes", namespaced=False),
-        Kind("Namespace", "namespaces", namespaced=False),
-        Kind("PriorityClass", "priorityclasses", "/apis/scheduling.k8s.io/v1", namespaced=False),
-        Kind("RuntimeClass", "runtimeclasses", "/apis/node.k8s.io/v1", namespaced=False),
-        Kind("ResourceSlice", "resourceslices", "/apis/resource.k8s.io/v1", namespaced=False),
-        Kind("DeviceClass", "deviceclasses", "/apis/resource.k8s.io/v1", namespaced=False),
-        Kind("ResourceClaim", "resourceclaims", "/apis/resource.k8s.io/v1"),
-        Kind("ResourceClaimTemplate", "resourceclaimtemplates", "/apis/resource.k8s.io/v1"),
-        Kind("Workload", "workloads", _KUEUE, older_prefix=_OLDER_KUEUE),
-        Kind("LocalQueue", "localqueues", _KUEUE, older_prefix=_OLDER_KUEUE),
-        Kind("ClusterQueue", "clusterqueues", _KUEUE, namespaced=False, older_prefix=_OLDER_KUEUE),
-        Kind("ResourceFlavor", "resourceflavors", _KUEUE, namespaced=False, older_prefix=_OLDER_KUEUE),
-        Kind("SelfSubjectAccessReview", "selfsubjectaccessreviews", "/apis/authorization.k8s.io/v1", namespaced=False),
-    )
-}
-
-
-_GROUPS = {kind.plural: kind.prefix.split("/")[2] for kind in KINDS.values() if kind.prefix.startswith("/apis/")}
-
-
-class Watching(Protocol):
-    """What one watch hands out, until the server ends it."""
-
-    def __iter__(self) -> Iterator[JsonObject]:
-        """Yield the server's events: `type` and `object`."""
-
-    def close(self) -> None:
-        """End it, from any thread."""
-
-
-class Cluster(Protocol):
-    """What the rest of this room asks of an API server; a fake offers the same."""
-
-    def create(self, kind: str, body: Mapping[str, Any], *, dry_run: bool = False) -> JsonObject:
-        """Create an object and return it as it stands."""
-
-    @property
-    def inside(self) -> bool:
-        """Whether this process runs in a pod of the cluster itself."""
-
-    def get(self, kind: str, name: str) -> JsonObject | None:
-        """Return an object, or None where there is none."""
-
-    def patch(self, kind: str, name: str, body: Mapping[str, Any]) -> JsonObject | None:
-        """Merge `body` into an object; None where there is none."""
-
-    def delete(self, kind: str, name: str, *, uid: str | None = None, grace_seconds: int | None = None) -> bool:
-        """Delete an object; False where it, or that one of its name, is gone."""
-
-    def delete_all(self, kind: str, labels: str) -> None:
-        """Delete all objects that carry the labels, in one call and without reading them."""
-
-    def pages(
-        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
-    ) -> Iterator[tuple[list[JsonObject], str]]:
-        """Yield the objects some at a time, as there may be many; the last version is the one to watch on from."""
-
-    def list(
-        self, kind: str, *, labels: str = "", fields: str = "", everywhere: bool = False
-    ) -> tuple[list[JsonObject], str]:
-        """Return the objects, and the version to watch on from."""
-
-    def watch(
-        self, kind: str, resource_version: str, *, labels: str = "", fields: str = "", everywhere: bool = False
-    ) -> Watching:
-        """Watch from a version on, for as long as the server lets it."""
-
-    def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
-        """Tell whether one may do that, here or in all namespaces; on ``pods/portforward``, too, and its like."""
-
-    def log(self, pod: str, lines: int) -> str:
-        """Return the last lines that a pod's worker has printed."""
-
-    def forward(self, pod: str, port: int) -> Upgraded:
-        """Open a connection to a port of a pod, by way of the API server; what it carries is in `frames`."""
 
 
 class ClusterClient:
@@ -156,7 +51,7 @@ class ClusterClient:
         self._config = config
         self._account_folder = account_folder
         self._room = threading.BoundedSemaphore(_CALLS_AT_ONCE)
-        self._pace = _Pace(config.queries_per_second, config.query_burst)
+        self._pace = Pace(config.queries_per_second, config.query_burst)
         self._lock = threading.Lock()
         self._connection: Any = None
         self._older: set[str] = set()
@@ -246,13 +141,13 @@ class ClusterClient:
         where = f"watch {KINDS[kind].plural}"
         response = self._send("GET", "watch", kind, query=query, everywhere=everywhere, streamed=True)
         if response.status >= 400:
-            raise _refusal(response.status, self._read(response, where), "watch", KINDS[kind].plural, response)
+            raise refusal(response.status, self._read(response, where), "watch", KINDS[kind].plural, response)
         return _Stream(response.response, where)
 
     def can_i(self, verb: str, resource: str, *, everywhere: bool = False) -> bool:
         """Tell whether one may do that, here or in all namespaces; on ``pods/portforward``, too, and its like."""
         name, _, part = resource.partition("/")
-        asked = {"verb": verb, "group": _GROUPS.get(name, ""), "resource": name} | (
+        asked = {"verb": verb, "group": GROUPS.get(name, ""), "resource": name} | (
             {"subresource": part} if part else {}
         )
         asked |= {} if everywhere else {"namespace": self._config.namespace}
@@ -269,7 +164,7 @@ class ClusterClient:
         where, query = "get pods/log", {"container": WORKER_CONTAINER, "tailLines": str(lines)}
         response = self._send("GET", "get", "Pod", pod, part="/log", query=query)
         if response.status >= 400:
-            raise _refusal(response.status, self._read(response, where), "get", "pods/log", response)
+            raise refusal(response.status, self._read(response, where), "get", "pods/log", response)
         return self._read_bytes(response, where).decode(errors="replace")
 
     def forward(self, pod: str, port: int) -> Upgraded:
@@ -278,7 +173,7 @@ class ClusterClient:
         query = {"ports": str(port)}
         response = self._send("GET", "forward", "Pod", pod, part="/portforward", query=query, headers=headers)
         if response.status >= 400:
-            raise _refusal(response.status, self._read(response, where), "create", "pods/portforward", response)
+            raise refusal(response.status, self._read(response, where), "create", "pods/portforward", response)
         accept, protocol = (response.getheader(name) for name in ("Sec-WebSocket-Accept", "Sec-WebSocket-Protocol"))
         if response.status != 101 or not is_accepted(headers, accept, protocol):
             response.response.close()
@@ -303,7 +198,7 @@ class ClusterClient:
             response = self._send(method, verb, kind, name, **more)
             body = self._read(response, where)
         if response.status >= 400:
-            raise _refusal(response.status, body, verb, KINDS[kind].plural, response)
+            raise refusal(response.status, body, verb, KINDS[kind].plural, response)
         return body
 
     def _send(
@@ -352,8 +247,8 @@ class ClusterClient:
             return connection.call_api(
                 method, connection.configuration.host + path, headers, body, _request_timeout=timeout
             )
-        except (HTTPError, OSError, self._library_error()) as exc:
-            raise _unreachable(where, connection.configuration.host, exc) from exc
+        except (HTTPError, OSError, library_error()) as exc:
+            raise unreachable(where, connection.configuration.host, exc) from exc
 
     def _read_bytes(self, response: Any, where: str) -> bytes:
         from urllib3.exceptions import HTTPError
@@ -361,7 +256,7 @@ class ClusterClient:
         try:
             return bytes(response.read())
         except (HTTPError, OSError) as exc:
-            raise _unreachable(where, self._connect().configuration.host, exc) from exc
+            raise unreachable(where, self._connect().configuration.host, exc) from exc
 
     def _read(self, response: Any, where: str) -> JsonObject:
         data = self._read_bytes(response, where)
@@ -378,89 +273,17 @@ class ClusterClient:
 
     @property
     def _token_file(self) -> Path:
-        return self._account_folder / "token"
+        return self._account_folder / TOKEN
 
     def _connect(self) -> Any:
         with self._lock:
             if self._connection is None:
-                self._connection = self._open()
+                self._connection = open_connection(self._config, self._account_folder, inside=self.inside)
             return self._connection
 
     def _forget_connection(self) -> None:
         with self._lock:
             self._connection = None
-
-    def _open(self) -> Any:
-        import socket
-
-        from kubernetes import client, config
-        from kubernetes.config.incluster_config import InClusterConfigLoader
-        from urllib3.connection import HTTPConnection
-
-        settings = client.Configuration()
-        try:
-            if self.inside:
-                # It reads the token anew every minute, and a new one of these does when the old token is refused.
-                authority = self._account_folder / "ca.crt"
-                InClusterConfigLoader(str(self._token_file), str(authority)).load_and_set(settings)  # type: ignore[no-untyped-call]
-            else:
-                config.load_kube_config(  # type: ignore[no-untyped-call]
-                    # The library reads the variable once, when it is imported.
-                    config_file=self._config.kubeconfig or os.environ.get("KUBECONFIG"),
-                    context=self._config.context,
-                    client_configuration=settings,
-                    persist_config=False,
-                )
-        except (config.ConfigException, OSError, ValueError) as exc:
-            raise InvalidPlacement(
-                f"no credentials for a cluster were found: {exc}. Give kubeconfig= and context=, set KUBECONFIG, or run "
-                "in a pod with a service account",
-                kubeconfig=self._config.kubeconfig,
-                context=self._config.context,
-            ) from exc
-        # Decided here, where it is known what was asked for; and a pool that drops connections costs a handshake each.
-        settings.retries = False
-        settings.connection_pool_maxsize = 32
-        settings.socket_options = [
-            *HTTPConnection.default_socket_options,
-            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_EVERY_SECONDS),
-            (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_TRIES),
-        ]
-        made = client.ApiClient(configuration=settings)
-        _share_trust(made.rest_client.pool_manager)
-        return made
-
-    def _library_error(self) -> type[Exception]:
-        from kubernetes.client.exceptions import ApiException
-
-        error: type[Exception] = ApiException
-        return error
-
-
-def _share_trust(pool: Any) -> None:
-    """Let all connections have one TLS context: by default each reads the certificates anew, and is a megabyte larger.
-
-    It is complete before the first connection, which changes nothing of it any more: that would be no matter for threads.
-    """
-    from urllib3.util.ssl_ import create_urllib3_context
-
-    kept = pool.connection_pool_kw
-    trust = create_urllib3_context(cert_reqs=kept.get("cert_reqs"))
-    authority, pem = kept.pop("ca_certs", None), kept.pop("ca_cert_data", None)
-    certificate, key = kept.pop("cert_file", None), kept.pop("key_file", None)
-    if authority or pem:
-        trust.load_verify_locations(authority, cadata=pem)
-    else:
-        trust.load_default_certs()
-    if certificate:
-        trust.load_cert_chain(certificate, key)
-    kept["ssl_context"] = trust
-
-
-WATCH_SECONDS = 290
-"""How long a watch is asked for: less than the five minutes after which proxies drop what is idle."""
 
 
 class _Stream:
@@ -484,7 +307,7 @@ class _Stream:
                         yield json.loads(line)
         except (HTTPError, OSError, ValueError) as exc:
             if not self._closed:
-                raise _unreachable(self._where, "", exc) from exc
+                raise unreachable(self._where, "", exc) from exc
         finally:
             self._response.close()
 
@@ -498,61 +321,6 @@ class _Stream:
             self._response.shutdown()
 
 
-class _Pace:
-    """Lets a burst of calls through at once, and no more than `per_second` in the long run."""
-
-    def __init__(self, per_second: float, burst: int) -> None:
-        self._per_second = per_second
-        self._burst = float(burst)
-        self._lock = threading.Lock()
-        self._tokens = self._burst
-        self._at = time.monotonic()
-
-    def wait(self) -> None:
-        with self._lock:
-            now = time.monotonic()
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._per_second)
-            self._at = now
-            self._tokens -= 1
-            seconds = -self._tokens / self._per_second
-        if seconds > 0:
-            time.sleep(seconds)
-
-
 def _selection(labels: str, fields: str) -> dict[str, str]:
     chosen = {"labelSelector": labels, "fieldSelector": fields}
     return {name: value for name, value in chosen.items() if value}
-
-
-def _unreachable(where: str, host: str, exc: BaseException) -> ClusterUnreachable:
-    text = str(exc).splitlines()[0] if str(exc) else type(exc).__name__
-    at = f" at {host}" if host else ""
-    return ClusterUnreachable(
-        f"the cluster's API server{at} does not answer ({where}): {text}", host=host, retry_after_seconds=None
-    )
-
-
-def _refusal(
-    status: int, body: JsonObject, verb: str, resource: str, response: Any
-) -> ClusterUnreachable | ClusterRefused:
-    message = str(body.get("message") or f"HTTP status {status}")
-    if status == 429 or status >= 500:
-        after = response.getheader("Retry-After") or ""
-        return ClusterUnreachable(
-            f"the cluster's API server asks to come back later ({verb} {resource}): {message}",
-            status=status,
-            retry_after_seconds=float(after) if after.isdigit() else None,
-        )
-    facts = {
-        "status": status,
-        "reason": str(body.get("reason") or ""),
-        "details": body.get("details") or {},
-        "verb": verb,
-        "resource": resource,
-        "said": message,
-    }
-    if status == 401:
-        words = "does not accept this process's credentials; they may have expired"
-        return ClusterRefused(f"the cluster {words} ({verb} {resource}): {message}", **facts)
-    kind = ClusterForbidden if status == 403 else ClusterRefused
-    return kind(f"the cluster refused to {verb} {resource}: {message}", **facts)

@@ -7,9 +7,9 @@ import time
 from functools import partial
 
 from lancegpu_sql.errors import ClusterForbidden, PlacementError
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge, charge_for
-from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.fairness import Stage, held_back, over_limit, wanted
 from lancegpu_sql.placement.kubernetes.follower import Follower

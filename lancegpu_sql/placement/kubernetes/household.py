@@ -13,7 +13,7 @@ from typing import Any
 
 from lancegpu_sql.catalog.models import ProcessIdentity
 from lancegpu_sql.errors import ClusterRefused
-from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.names import database_labels, dns_label, label_value
 from lancegpu_sql.placement.pod_fields import OWN_PREFIX
 

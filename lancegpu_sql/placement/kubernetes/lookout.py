@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from lancegpu_sql.errors import InvalidPlacement, PlacementError
-from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.diagnosis import diagnose

@@ -9,7 +9,7 @@ from typing import Any
 
 from lancegpu_sql.errors import PlacementError
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.manifest import disruption_annotations
 from lancegpu_sql.placement.kubernetes.names import OWNER_LABEL, job_labels
 from lancegpu_sql.placement.pod_fields import OWN_PREFIX

@@ -10,7 +10,8 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
-from lancegpu_sql.placement.kubernetes.client import Cluster, ClusterClient
+from lancegpu_sql.placement.kubernetes.api import Cluster
+from lancegpu_sql.placement.kubernetes.client import ClusterClient
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.dispatch import Dispatch
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket

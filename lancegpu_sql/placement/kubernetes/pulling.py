@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from lancegpu_sql.errors import ClusterForbidden
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.images import ImageName, parse_image
-from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.fields import entries, mapping, text
 from lancegpu_sql.placement.kubernetes.lifecycle import IMAGE_REASONS, held_up

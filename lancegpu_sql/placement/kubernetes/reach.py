@@ -6,7 +6,7 @@ import threading
 from typing import Literal
 
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreachable, PlacementError
-from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.door import Closed, Door, NoAnswer, await_door
 from lancegpu_sql.placement.kubernetes.tunnel import HOST, Tunnel

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lancegpu_sql.errors import ClusterForbidden, InvalidPlacement, PlacementError
-from lancegpu_sql.placement.kubernetes.client import KINDS, Cluster
+from lancegpu_sql.placement.kubernetes.api import KINDS, Cluster
 from lancegpu_sql.placement.kubernetes.quota import object_shortages, shortages
 from lancegpu_sql.placement.kubernetes.views import pod_view, quota_view
 

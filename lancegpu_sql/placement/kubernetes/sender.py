@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any
 
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreachable, InvalidPlacement, PlacementError
+from lancegpu_sql.placement.kubernetes.api import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.certificates import Authority
 from lancegpu_sql.placement.kubernetes.charge import Charge
-from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.crew import Crew
 from lancegpu_sql.placement.kubernetes.household import Household
 from lancegpu_sql.placement.kubernetes.manifest import worker_secret

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, PlacementError
-from lancegpu_sql.placement.kubernetes.client import KINDS, Cluster, JsonObject
+from lancegpu_sql.placement.kubernetes.api import KINDS, Cluster, JsonObject
 from lancegpu_sql.placement.kubernetes.cluster import ClusterView
 from lancegpu_sql.placement.kubernetes.device_views import claim_view, device_class_view, published_devices
 from lancegpu_sql.placement.kubernetes.queue_views import (

@@ -13,8 +13,8 @@ import time
 from contextlib import suppress
 
 from lancegpu_sql.errors import ClusterUnreachable, PlacementError
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.carrier import Carrier
-from lancegpu_sql.placement.kubernetes.client import Cluster
 from lancegpu_sql.placement.kubernetes.upgrade import Upgraded
 from lancegpu_sql.placement.kubernetes.watch import Backoff
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from lancegpu_sql.errors import ClusterRefused, ClusterUnreachable, PlacementError
-from lancegpu_sql.placement.kubernetes.client import Cluster
+from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.household import BEAT_SECONDS, PLACEMENT_LABEL, Household, placement_selector
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.sender import Sender

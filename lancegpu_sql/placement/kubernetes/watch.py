@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from lancegpu_sql.errors import ClusterForbidden, ClusterRefused, ClusterUnreachable, PlacementError
-from lancegpu_sql.placement.kubernetes.client import Cluster, JsonObject, Watching
+from lancegpu_sql.placement.kubernetes.api import Cluster, JsonObject, Watching
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from fake_cluster import FakeCluster
 from placement_suite import request_for
 
 from lancegpu_sql.placement import GpuClass
+from lancegpu_sql.placement.kubernetes.api import JsonObject
 from lancegpu_sql.placement.kubernetes.charge import charge_for
-from lancegpu_sql.placement.kubernetes.client import JsonObject
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.fairness import Held, Stage, Standing
 from lancegpu_sql.placement.kubernetes.household import Household

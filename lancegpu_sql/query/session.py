@@ -23,6 +23,7 @@ from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.missing_function import with_registered
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.statements import split
 from lancegpu_sql.sql.statements.model import Explain
@@ -126,16 +127,31 @@ class QuerySession:
             It does not bind.
         """
         _check_parameters(parameters)
+        known = self._known()
+        try:
+            return self._query(text, parameters, given, known)
+        except InvalidQuery as exc:
+            told = with_registered(exc.message, known)
+            if told == exc.message:
+                raise
+            raise InvalidQuery(told, **exc.facts) from exc.__cause__
+
+    def _query(
+        self,
+        text: str,
+        parameters: Parameters | None,
+        given: Mapping[str, TableRelation] | None,
+        known: Mapping[str, FunctionVersion],
+    ) -> QueryResult:
         text, versions = with_version_names(text)
         tables = QueryTables(self._tables, self._state.made, versions, given)
-        known = self._known()
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
             query = FunctionQuery(text, parameters, tables, self._state, known, self._functions)
             try:
-                return self.fixed(query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
+                return self._plain.fixed(*query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
             except NeedsToRun:
-                return self.fixed(query.done())
+                return self._plain.fixed(*query.done())
         return self._plain.result(lambda: self._plain.reading(text, parameters, tables))
 
     def run(self, text: str, parameters: Parameters | None = None) -> QueryResult:

@@ -66,11 +66,7 @@ def create_table(reader: Reader, *, replace: bool) -> Statement:
                 if_not_exists=if_not_exists,
             )
     reader.keywords("AS")
-    query = reader.text_until(lambda: reader.sees("WITH", "NO", "DATA") or reader.sees("WITH", "DATA"), "a query")
-    with_data = True
-    if reader.accept("WITH"):
-        with_data = not reader.accept("NO")
-        reader.keywords("DATA")
+    query, with_data = query_with_data(reader)
     reader.end()
     return CreateTableAs(
         text=reader.text,
@@ -82,6 +78,16 @@ def create_table(reader: Reader, *, replace: bool) -> Statement:
         replace=replace,
         if_not_exists=if_not_exists,
     )
+
+
+def query_with_data(reader: Reader) -> tuple[str, bool]:
+    """Read a query, and whether its rows are wanted: WITH DATA, which goes without saying, or WITH NO DATA."""
+    query = reader.text_until(lambda: reader.sees("WITH", "NO", "DATA") or reader.sees("WITH", "DATA"), "a query")
+    if not reader.accept("WITH"):
+        return query, True
+    with_data = not reader.accept("NO")
+    reader.keywords("DATA")
+    return query, with_data
 
 
 def drop_table(reader: Reader) -> Statement:

@@ -18,6 +18,7 @@ from lancegpu_sql.sql.statements.model import (
 from lancegpu_sql.sql.statements.options import options
 from lancegpu_sql.sql.statements.reader import Reader
 from lancegpu_sql.sql.statements.schedules import schedule
+from lancegpu_sql.sql.statements.tables import query_with_data
 
 _VIEW = "the name of a materialized view"
 
@@ -29,11 +30,7 @@ def create_view(reader: Reader) -> Statement:
     given = options(reader)
     clause = schedule(reader) if reader.accept("SCHEDULE") else None
     reader.keywords("AS")
-    query = reader.text_until(lambda: reader.sees("WITH", "NO", "DATA") or reader.sees("WITH", "DATA"), "a query")
-    with_data = True
-    if reader.accept("WITH"):
-        with_data = not reader.accept("NO")
-        reader.keywords("DATA")
+    query, with_data = query_with_data(reader)
     reader.end()
     return CreateView(
         text=reader.text,

@@ -44,11 +44,7 @@ def update(reader: Reader, with_list: str) -> Statement:
     table, alias = _target(reader, "SET")
     reader.keywords("SET")
     assignments = _assignments(reader, lambda: _sees_from(reader) or reader.peek().folded in ("WHERE", "RETURNING"))
-    sources = where = None
-    if reader.accept("FROM"):
-        sources = reader.text_until(lambda: reader.peek().folded in ("WHERE", "RETURNING"), "a table")
-    if reader.accept("WHERE"):
-        where = reader.text_until(lambda: reader.sees("RETURNING"), "a condition")
+    sources, where = _sources_and_condition(reader, "FROM")
     _end(reader)
     return Update(
         text=reader.text,
@@ -66,11 +62,7 @@ def delete(reader: Reader, with_list: str) -> Statement:
     """Read what follows DELETE."""
     reader.keywords("FROM")
     table, alias = _target(reader, "USING", "WHERE", "RETURNING")
-    sources = where = None
-    if reader.accept("USING"):
-        sources = reader.text_until(lambda: reader.peek().folded in ("WHERE", "RETURNING"), "a table")
-    if reader.accept("WHERE"):
-        where = reader.text_until(lambda: reader.sees("RETURNING"), "a condition")
+    sources, where = _sources_and_condition(reader, "USING")
     _end(reader)
     return Delete(
         text=reader.text,
@@ -142,6 +134,15 @@ def _target(reader: Reader, *after: str) -> tuple[tuple[str, ...], str | None]:
     if reader.peek().is_name and reader.peek().folded not in after:
         return table, reader.name("another name for the table")
     return table, None
+
+
+def _sources_and_condition(reader: Reader, keyword: str) -> tuple[str | None, str | None]:
+    sources = where = None
+    if reader.accept(keyword):
+        sources = reader.text_until(lambda: reader.peek().folded in ("WHERE", "RETURNING"), "a table")
+    if reader.accept("WHERE"):
+        where = reader.text_until(lambda: reader.sees("RETURNING"), "a condition")
+    return sources, where
 
 
 def _sees_from(reader: Reader) -> bool:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.query.bound import version_called
+from lancegpu_sql.query.carriers import carried
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.explained import Measured, as_text, as_value
 from lancegpu_sql.query.functions import FunctionSource
@@ -22,7 +23,7 @@ from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.memos import Memos
 from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
-from lancegpu_sql.query.stages import LOSSLESS, Stages, parameters_for
+from lancegpu_sql.query.stages import Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
 from lancegpu_sql.sql.functions_in_text import calls_in
@@ -90,17 +91,24 @@ class FunctionQuery:
             )
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
 
-    def done(self) -> pa.Table:
-        """Run it at once, every call in place, as a statement that does something; all that it returns."""
+    def done(self) -> tuple[pa.Table, Mapping[str, str]]:
+        """Run it at once, every call in place, as a statement that does something.
+
+        Returns
+        -------
+        rows
+            All that it returns.
+        kinds
+            The types of columns that Arrow does not keep.
+        """
 
         def bind(reading: FunctionReading) -> Any:
-            cursor = reading.cursor()
-            cursor.execute(LOSSLESS)
-            return self._bind(cursor, self._text, self._parameters, reading.functions)
+            return self._bind(reading.cursor(), self._text, self._parameters, reading.functions)
 
         with self._reading(bind) as reading:
-            table: pa.Table = reading.call(lambda relation: relation.to_arrow_table())
-            return _with_names(table, reading.functions)
+            relation, kinds = reading.call(carried)
+            table: pa.Table = reading.call(lambda _relation: relation.to_arrow_table())
+            return _with_names(table, reading.functions), kinds
 
     def explained(self, *, analyze: bool, as_json: bool) -> str:
         """How it runs: its stages, where Functions run, what the planner did and why not.

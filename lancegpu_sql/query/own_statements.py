@@ -88,7 +88,7 @@ class OwnStatements:
         if self.calls_functions(text):
             assert self._functions is not None
             text = _with_column_names(text, parameters, describe)
-            return FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions).done()
+            return FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions).done()[0]
         with self._plain.reading(text, parameters, tables) as reading:
             return reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
 

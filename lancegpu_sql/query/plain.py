@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from lancegpu_sql.query.carriers import restored
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.result import PlainReading, QueryResult
 from lancegpu_sql.query.state import SessionState
@@ -40,14 +42,20 @@ class PlainQueries:
         ):
             yield reading
 
-    def fixed(self, rows: pa.Table) -> QueryResult:
-        """Rows that are there already, as a result."""
+    def fixed(self, rows: pa.Table, kinds: Mapping[str, str] = MappingProxyType({})) -> QueryResult:
+        """Rows that are there already, as a result.
+
+        Parameters
+        ----------
+        kinds
+            The types of columns that Arrow does not keep.
+        """
 
         @contextmanager
         def opened() -> Iterator[PlainReading]:
             def bind() -> Any:
                 cursor.register("rows", rows)
-                return cursor.sql("FROM rows")
+                return cursor.sql(restored("rows", kinds))
 
             with self.cursor() as cursor, closing(PlainReading(cursor, bind)) as reading:
                 yield reading

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.engine import duckdb_errors, error_for
+from lancegpu_sql.query.private_names import holds_private
+from lancegpu_sql.sql.names import quote
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -118,7 +120,8 @@ class QueryResult:
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
-        return self._read(lambda relation: relation.to_arrow_table())
+        table: pa.Table = self._read(lambda relation: relation.to_arrow_table())
+        return table.rename_columns(self._written(table.column_names))
 
     def to_reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
         """The rows as a stream, of which only a few batches are in memory at a time.
@@ -138,6 +141,7 @@ class QueryResult:
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas DataFrame."""
         frame: pd.DataFrame = self._read(lambda relation: relation.df())
+        frame.columns = self._written(frame.columns)
         return frame
 
     def to_polars(self) -> pl.DataFrame:
@@ -166,7 +170,7 @@ class QueryResult:
             if not reading.computes:
                 reading.call(lambda relation: relation.show(max_rows=max_rows))
                 return
-            reading.call(lambda relation: relation.limit(max_rows).show(max_rows=max_rows))
+            reading.call(lambda relation: self._show_first(relation, max_rows))
             print(f"(at most {max_rows} rows are computed to be shown)")  # noqa: T201  # as DuckDB does
 
     def cancel(self) -> None:
@@ -195,6 +199,18 @@ class QueryResult:
         """First the schema, then the batches."""
         with self._reading() as reading:
             reader = reading.call(lambda relation: relation.to_arrow_reader(batch_rows))
-            yield reader.schema
+            names = self._written(reader.schema.names)
+            yield pa.schema([field.with_name(name) for field, name in zip(reader.schema, names, strict=True)])
             while (batch := reading.call(lambda _relation: next(reader, None))) is not None:
-                yield batch
+                yield batch.rename_columns(names)
+
+    def _show_first(self, relation: Any, rows: int) -> None:
+        shown = relation.limit(rows)
+        if any(map(holds_private, shown.columns)):
+            names = self._written(shown.columns)
+            shown = shown.project(", ".join(f"#{at} AS {quote(name)}" for at, name in enumerate(names, 1)))
+        shown.show(max_rows=rows)
+
+    def _written(self, names: Iterable[str]) -> list[str]:
+        """Names of columns as they are called here: a call that DuckDB makes by itself is one of a private name there."""
+        return [written if holds_private(name) else name for name, written in zip(names, self.columns, strict=True)]

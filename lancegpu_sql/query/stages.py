@@ -15,6 +15,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.query.arguments import FunctionTypes
 from lancegpu_sql.query.bound import version_called
+from lancegpu_sql.query.carriers import carried, restored
 from lancegpu_sql.query.engine import types_for
 from lancegpu_sql.query.functions import OnError, Values
 from lancegpu_sql.query.in_place import InPlace
@@ -28,10 +29,6 @@ BindText = Callable[[duckdb.DuckDBPyConnection, str, Any, InPlace], Any]
 
 PENDING_BYTES = 32 * 1024 * 1024
 """Of input that waits for its results, for each stage; and as much again on the way to workers, and back."""
-
-# These keep their types on their way through Arrow only if that is asked for; a boolean then takes a byte.
-LOSSLESS = "SET arrow_lossless_conversion = true"
-_LOSSES = re.compile(r"HUGEINT|UUID|\bBIT\b|TIME WITH TIME ZONE|JSON")
 
 
 @dataclass(frozen=True)
@@ -97,16 +94,13 @@ class Stages:
             cursor.register(name, source.reader)
             return
         cursor.register(f"{name}_arrow", source.reader)
-        casts = ", ".join(f"{quote(column)}::{kind} AS {quote(column)}" for column, kind in source.casts.items())
-        kept = f"SELECT * REPLACE ({casts}) FROM {quote(f'{name}_arrow')}"  # noqa: S608  # names of our own
-        cursor.execute(f"CREATE TEMP VIEW {quote(name)} AS {kept}")
+        cursor.execute(f"CREATE TEMP VIEW {quote(name)} AS {restored(f'{name}_arrow', source.casts)}")
 
     def _run(self, stage: Stage) -> _Source:
         cursor = self._reading.cursor()
         relation, calls = self._with_arguments(cursor, stage, self._relation(cursor, stage.input_sql))
         kinds = dict(zip(relation.columns, map(str, relation.types), strict=True))
-        if any(_LOSSES.search(kinds[name]) for name in stage.carried):
-            cursor.execute(LOSSLESS)
+        relation, _ = carried(relation)
         stream = self._reading.keep(relation.to_arrow_reader(INPUT_ROWS))
         schema = output_schema(stage, stream.schema, self._types)
         kept = dict(zip(schema.names, map(str, types_for(cursor.cursor(), schema.types)), strict=True))

@@ -110,6 +110,34 @@ def test_columns_are_named_as_duckdb_names_them(session: QuerySession):
 
 
 @pytest.mark.parametrize(
+    "query", ["SELECT size('abc')", "SELECT list_transform([text, 'b'], lambda x: size(x)) FROM docs WHERE id = 1"]
+)
+def test_every_form_of_a_result_has_the_names_that_duckdb_gives(session: QuerySession, query: str):
+    result = session.query(query)
+    assert "size(" in result.columns[0]
+    assert result.to_arrow().column_names == result.to_reader().schema.names == result.columns
+    assert list(result.to_pandas().columns) == result.to_polars().columns == result.columns
+
+
+def test_a_pivots_columns_have_duckdbs_types(session: QuerySession):
+    pivot = "PIVOT (SELECT id, text FROM docs WHERE id < 3) ON size(text) USING sum(id)"
+    result = session.query(pivot)
+    assert (result.columns, result.types) == (["3"], ["HUGEINT"])
+    assert result.fetchall() == [(3,)]
+
+
+def test_a_type_that_arrow_does_not_keep_comes_through_and_changes_no_later_query(session: QuerySession):
+    stage = """
+    SELECT size(text), '3fe0ee72-4cd8-4ff5-a9e3-b9c6ecb8ed8b'::UUID AS u, [170141183460469231731687303715884105727] AS h
+    FROM docs WHERE id = 2"""
+    result = session.query(stage)
+    assert result.types == ["BIGINT", "UUID", "HUGEINT[]"]
+    ((size, u, h),) = result.fetchall()
+    assert (size, str(u), h) == (3, "3fe0ee72-4cd8-4ff5-a9e3-b9c6ecb8ed8b", [2**127 - 1])
+    assert session.query("SELECT sum(id) AS s FROM docs").to_arrow().schema.field("s").type == pa.decimal128(38, 0)
+
+
+@pytest.mark.parametrize(
     ("query", "rows"),
     [
         ('SELECT "scaled(id, 2.0)" FROM (SELECT scaled(id, 2.0) FROM docs WHERE id = 1)', [(2.0,)]),

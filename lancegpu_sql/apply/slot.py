@@ -17,8 +17,9 @@ from lancegpu_sql.apply.watch import OneAtATime, on_backup
 from lancegpu_sql.errors import Cancelled, WorkerLost
 from lancegpu_sql.placement.request import Lost, LostCause, PlacementEvent, Waiting
 from lancegpu_sql.workers.client import CallStream
+from lancegpu_sql.workers.lease import Lease
 from lancegpu_sql.workers.need import WorkerNeed
-from lancegpu_sql.workers.pool import Lease, WorkerPool
+from lancegpu_sql.workers.pool import WorkerPool
 
 _CAUSE_SECONDS = 2.0
 """How long to wait for the placement to say why a worker ended: it learns of it at about the same time."""

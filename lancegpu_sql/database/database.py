@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
 from lancegpu_sql.database import arguments, functions, gpu_classes, schedules, views
 from lancegpu_sql.database.agent import run_agent
+from lancegpu_sql.database.expected import ExpectedWorkers
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, subject_named
@@ -47,6 +48,7 @@ class Database:
     def __init__(self, services: Services) -> None:
         self._held = services
         self._session: QuerySession | None = None
+        self._expected = ExpectedWorkers(services)
 
     def __repr__(self) -> str:
         return f"<database {self.uri}{', closed' if self._held.closed.is_set() else ''}>"
@@ -412,10 +414,12 @@ class Database:
 
     def sql_each(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Iterator[QueryResult]:
         """Run SQL as `sql` does, and yield the result of each statement, which is carried out when it is asked for."""
-        # DuckDB and what reads statements are loaded by the first query.
+        services = self._services
+        if isinstance(text, str):
+            self._expected.look_at(text)
+        # DuckDB and what reads statements are loaded by the first query, while its workers start.
         from lancegpu_sql.database import statements
 
-        services = self._services
         return statements.run_each(services, self._query_session(), arguments.text(text, "the query"), params)
 
     def _query_session(self) -> QuerySession:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lancegpu_sql.workers.calls import CallFailure, CallResult, FunctionLoad, LoadReport, WorkerHealth
     from lancegpu_sql.workers.client import CallStream, WorkerClient
+    from lancegpu_sql.workers.lease import Lease
     from lancegpu_sql.workers.need import WorkerNeed
-    from lancegpu_sql.workers.pool import Lease, WorkerPool
+    from lancegpu_sql.workers.pool import WorkerPool
 
 _HOMES = {
     "CallFailure": "calls",
     "CallResult": "calls",
     "CallStream": "client",
     "FunctionLoad": "calls",
-    "Lease": "pool",
+    "Lease": "lease",
     "LoadReport": "calls",
     "WorkerClient": "client",
     "WorkerHealth": "calls",

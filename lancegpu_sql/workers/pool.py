@@ -9,79 +9,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
-from lancegpu_sql.placement.request import Lost, LostCause
+from lancegpu_sql.placement.request import LostCause
+from lancegpu_sql.workers.ahead import Ahead
 from lancegpu_sql.workers.batch_sizes import BatchSizes, BatchSizeStore
-from lancegpu_sql.workers.client import WorkerClient
 from lancegpu_sql.workers.cpu_sizes import CpuSizes, RungStore
 from lancegpu_sql.workers.greeter import Greeter
+from lancegpu_sql.workers.lease import Lease
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.worker import Worker
 
 _ANSWER_SECONDS = 2.0
 """How soon an idle worker must answer to be used again: it takes a millisecond if it lives."""
-
-
-class Lease:
-    """The right to use one worker, until it is released.
-
-    Attributes
-    ----------
-    client
-        Speaks to the worker.
-    devices
-        Its devices by names for people.
-    places
-        Where they are, as a need can keep off them.
-    worker_name
-        The worker's name in logs and timings.
-    started_seconds
-        What starting and loading took; 0 for a warm worker.
-    start_cost_seconds
-        What starting and loading the worker took when it was started, whoever waited for it.
-    calls_at_once
-        How many calls the worker computes at a time.
-    load_log
-        What user code printed while it was loaded; empty for a warm worker.
-    cpu_rung
-        Its size, where CPU workers have sizes.
-    gpu_class
-        The class that the worker runs on, None for a CPU worker. It may be a backup of the one that was asked for.
-    """
-
-    def __init__(self, worker: Worker, give_back: Callable[[Worker, bool], None], *, warm: bool) -> None:
-        self._worker = worker
-        self._give_back: Callable[[Worker, bool], None] | None = give_back
-        self.client: WorkerClient = worker.client
-        self.devices: tuple[str, ...] = worker.ready.devices
-        self.places = frozenset(worker.ready.places)
-        self.worker_name: str = worker.name
-        self.started_seconds: float = 0.0 if warm else worker.started_seconds
-        self.start_cost_seconds: float = worker.started_seconds
-        self.calls_at_once: int = worker.calls_at_once
-        self.load_log: tuple[str, ...] = () if warm else worker.load_log
-        self.cpu_rung: str | None = worker.need.cpu_rung
-        self.gpu_class: str | None = None if worker.gpu_class is None else worker.gpu_class.name
-
-    @property
-    def wanted(self) -> bool:
-        """Whether another job waits for what this worker holds."""
-        return self._worker.wanted
-
-    def why_lost(self, timeout_seconds: float) -> Lost:
-        """Return how the worker ended, waiting a moment for the placement to say so."""
-        return self._worker.why_lost(timeout_seconds)
-
-    def release(self, broken: bool = False) -> None:
-        """Give the worker back; a `broken` one is killed, and what it still computes is lost. Idempotent."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back(self._worker, broken)
 
 
 class WorkerPool:
@@ -115,6 +58,8 @@ class WorkerPool:
         self._changed = threading.Condition()
         self._idle: dict[Worker, float] = {}  # to the time when it is over; the longest idle first
         self._leased: set[Worker] = set()
+        self._ahead: set[Ahead] = set()  # those that nobody waits for yet
+        self._starting: set[threading.Thread] = set()
         self._keeper: threading.Thread | None = None
         self._greeter = Greeter()
         self._closing = threading.Event()
@@ -141,7 +86,9 @@ class WorkerPool:
             The worker ended before it was ready.
         """
         need = self._sized(need)
-        while (warm := self._take_idle(need)) is not None:
+        while (warm := self._take_warm(need)) is not None:
+            if isinstance(warm, Ahead):
+                return self._lease_ahead(warm, need, listener, cancelled)
             lease = Lease(warm, self._take_back, warm=True)
             try:
                 if warm.answers(_ANSWER_SECONDS):
@@ -160,6 +107,29 @@ class WorkerPool:
                 return Lease(worker, self._take_back, warm=False)
         worker.end(grace_seconds=0)
         raise Cancelled("the pool of workers was closed")
+
+    def start_ahead(self, need: WorkerNeed) -> None:
+        """Start a worker that will be asked for in a moment; returns at once.
+
+        The next lease with the same need waits for it, and is told what the placement said. If there is none it stands idle
+        as any other, and so does a failure to start remain without consequence.
+
+        Parameters
+        ----------
+        need
+            Of a Function that uses no GPU: nothing that others may wait for is held for what may never come.
+        """
+        assert need.gpu_class is None
+        need = self._sized(need)
+        ahead = Ahead(Worker(need, self._wake_keeper, self._greeter))
+        thread = threading.Thread(target=self._run_ahead, args=(ahead,), name="worker-ahead", daemon=True)
+        with self._changed:
+            there = [*self._idle, *self._leased, *(other.worker for other in self._ahead)]
+            needless = self._idle_seconds <= 0 or any(worker.serves(need) for worker in there)
+            if not needless and not self._closing.is_set():
+                self._ahead.add(ahead)
+                self._starting.add(thread)
+                thread.start()
 
     def outgrow(self, need: WorkerNeed, cause: LostCause | None, cpu_rung: str | None) -> str | None:
         """Let the next workers be larger where one was lost for memory.
@@ -209,7 +179,7 @@ class WorkerPool:
             return  # a process that forked off: the workers, and the connections to them, are its parent's
         self._closing.set()
         with self._changed:
-            workers = [*self._idle, *self._leased]
+            workers, starting = [*self._idle, *self._leased], list(self._starting)
             self._idle.clear()
             self._leased.clear()
             keeper = self._keeper
@@ -217,7 +187,7 @@ class WorkerPool:
         ends = [threading.Thread(target=worker.end) for worker in workers]
         for end in ends:
             end.start()
-        for end in ends:
+        for end in (*ends, *starting):
             end.join()
         if keeper is not None:
             keeper.join()
@@ -234,6 +204,47 @@ class WorkerPool:
         if gpu_class is not None and need.gpus > (gpu_class.max_gpu_count_per_worker or need.gpus):
             return 0
         return self._placement.free_workers(gpu_class, need.gpus, need.cpus)
+
+    def _take_warm(self, need: WorkerNeed) -> Worker | Ahead | None:
+        """Take a warm worker, or one that is being started ahead."""
+        found = self._take_idle(need)
+        if found is not None or need.gpu_class is not None:
+            return found
+        with self._changed:
+            ahead = next((ahead for ahead in self._ahead if ahead.worker.serves(need)), None)
+            if ahead is not None:
+                self._ahead.discard(ahead)
+            return ahead or self._take_idle_of(need)
+
+    def _run_ahead(self, ahead: Ahead) -> None:
+        """Start a worker, for whoever waits for it, or else to stand idle."""
+        ahead.run(self._placement, self._closing.is_set)
+        with self._changed:
+            self._starting.discard(threading.current_thread())
+            unasked, closing = ahead in self._ahead, self._closing.is_set()
+            self._ahead.discard(ahead)
+            if ahead.error is None and closing:
+                ahead.error = Cancelled("the pool of workers was closed")
+            elif ahead.error is None:
+                self._leased.add(ahead.worker)
+            ahead.over()
+        if closing:
+            ahead.worker.end(grace_seconds=0)
+        elif unasked and ahead.error is None:
+            self._take_back(ahead.worker, False)
+
+    def _lease_ahead(self, ahead: Ahead, need: WorkerNeed, listener: Listener, cancelled: threading.Event) -> Lease:
+        try:
+            ahead.wait(listener, cancelled)
+        except Cancelled:
+            with self._changed:
+                if not ahead.is_over:
+                    self._ahead.add(ahead)
+            if ahead.is_over and ahead.error is None:
+                self._take_back(ahead.worker, False)
+            raise
+        ahead.worker.assign(need)
+        return Lease(ahead.worker, self._take_back, warm=False)
 
     def _take_idle(self, need: WorkerNeed) -> Worker | None:
         """Take a warm worker of the need's own class, or, where that has no room, of a backup."""

@@ -1,0 +1,70 @@
+"""A worker that is started before anybody asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+
+from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.placement.interface import Listener, Placement
+from lancegpu_sql.placement.request import PlacementEvent
+from lancegpu_sql.workers.worker import Worker
+
+_LOOK_SECONDS = 0.1
+"""How soon a cancellation is seen; everything else is told at once."""
+
+
+class Ahead:
+    """The start of a worker, and what the placement said meanwhile, for whoever comes to need it.
+
+    Attributes
+    ----------
+    error
+        Why it did not come to serve.
+    is_over
+        Whether it serves by now, or will not.
+    """
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.error: BaseException | None = None
+        self.is_over = False
+        self._told: SimpleQueue[PlacementEvent | None] = SimpleQueue()
+
+    def run(self, placement: Placement, interrupted: Callable[[], bool]) -> None:
+        """Start it; returns when its Function is loaded, or cannot be."""
+        try:
+            self.worker.start(placement, self._told.put, interrupted)
+        except BaseException as exc:
+            self.error = exc
+
+    def over(self) -> None:
+        """Let go of whoever waits."""
+        self.is_over = True
+        self._told.put(None)
+
+    def wait(self, listener: Listener, cancelled: threading.Event) -> None:
+        """Wait until the worker serves, and pass on what is told meanwhile.
+
+        Raises
+        ------
+        Cancelled
+            `cancelled` was set.
+        LoadFailed, LoadTimeout, WorkerLost
+            It will not serve.
+        """
+        while True:
+            try:
+                event = self._told.get(timeout=_LOOK_SECONDS)
+            except Empty:
+                if cancelled.is_set():
+                    raise Cancelled(
+                        f"cancelled while a worker of {self.worker.need.load.function} was started"
+                    ) from None
+                continue
+            if event is None:
+                break
+            listener(event)
+        if self.error is not None:
+            raise self.error

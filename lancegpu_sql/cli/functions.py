@@ -20,15 +20,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The Function'
 @app.command("list")
 def list_functions(context: typer.Context, db: DbOption = None, json: JsonOption = False) -> None:
     """List the Functions, each at its latest version."""
-    from lancegpu_sql.cli.output import print_json, print_rows
+    from lancegpu_sql.cli.output import print_json
 
     with opened(context, db) as database:
         found = database.list_functions()
     if json:
         print_json(found)
         return
-    rows = [[one.name, one.version, _signature(one), _runs_on(one.placement), one.created_at] for one in found]
-    print_rows(["function", "version", "signature", "runs on", "registered"], rows, none="There are no Functions.")
+    print_functions(found)
 
 
 @app.command("register")
@@ -107,6 +106,14 @@ def drop(
     with opened(context, db) as database:
         database.drop_function(name, version)
     print(f"Dropped {name}." if version is None else f"Dropped {name} version {version}.")
+
+
+def print_functions(found: list[FunctionVersion]) -> None:
+    """Print Functions, a line each."""
+    from lancegpu_sql.cli.output import print_rows
+
+    rows = [[one.name, one.version, _signature(one), _runs_on(one.placement), one.created_at] for one in found]
+    print_rows(["function", "version", "signature", "runs on", "registered"], rows, none="There are no Functions.")
 
 
 def _signature(function: FunctionVersion) -> str:

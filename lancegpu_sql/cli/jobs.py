@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,7 +46,7 @@ def list_jobs(
     if json:
         print_json(found)
         return
-    _print_list(found)
+    print_jobs(found)
 
 
 @app.command("show")
@@ -71,7 +72,7 @@ def show(context: typer.Context, job: JobArgument, db: DbOption = None, json: Js
             "started": record.started_at,
             "ended": record.finished_at,
             "process": None if record.owner is None else f"{record.owner.pid} on {record.owner.host.partition('/')[0]}",
-            "result": [f"{name} {value}" for name, value in (record.result or {}).items() if name != "job_id"],
+            "result": [f"{name} {value}" for name, value in _told(record.result).items()],
             "error": None if record.error is None else record.error["message"],
             "ran on": _ran_on(record),
             "seconds": [f"{name} {spent}" for name, spent in (record.timings or {}).get("phases", {}).items()],
@@ -186,11 +187,17 @@ def errors(
         tell("More rows failed than it is kept why (setting job_errors_kept).")
 
 
+def _told(result: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a job gave, without what jobs of its kind do not give."""
+    return {name: value for name, value in (result or {}).items() if name != "job_id" and value not in (None, {})}
+
+
 def _first_line(text: str) -> str:
     return text.splitlines()[0] if text else ""
 
 
-def _print_list(found: list[JobRecord]) -> None:
+def print_jobs(found: list[JobRecord]) -> None:
+    """Print jobs, a line each."""
     from lancegpu_sql.catalog.models import short_job_id
     from lancegpu_sql.cli.output import print_rows, terminal_width
     from lancegpu_sql.jobs.words import title

@@ -84,7 +84,7 @@ class Errors(Sequence[RowError]):
     def __repr__(self) -> str:
         groups = "; ".join(f"{one.rows} × {one.owner}: {one.pattern}" for one in self.groups()[:5])
         more = ", and more that are not kept" if self.truncated else ""
-        return f"<{len(self)} errors{more}{': ' if groups else ''}{groups}>"
+        return f"<{len(self)} error{'' if len(self) == 1 else 's'}{more}{': ' if groups else ''}{groups}>"
 
     def groups(self) -> list[ErrorGroup]:
         """Return the errors by owner, type and pattern of message, the largest group first."""

@@ -230,8 +230,10 @@ class CallReader:
                 raise self.refusal(f"is no {kind}: {words[0]} has no meaning after it", after[0])
 
     def _usage(self) -> str:
-        values = [f"{each.name} := …" for each in self.signature.init_parameters if each.required]
-        return f"write {self.signature.name}({', '.join([*self.signature.parameters, *values])})"
+        made_with = self.signature.init_parameters
+        values = [f"{each.name} := …" for each in made_with if each.required]
+        optional = "".join(f"[, {each.name} := …]" for each in made_with if not each.required)
+        return f"write {self.signature.name}({', '.join([*self.signature.parameters, *values])}{optional})"
 
 
 def _unpacks(tokens: Sequence[Token]) -> bool:

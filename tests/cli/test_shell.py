@@ -96,6 +96,11 @@ def test_commands_list_tables_and_tell_the_time(shell: Terminal):
     assert "\\? lists those there are" in shown(shell, "\\nonsense")
 
 
+def test_functions_and_jobs_are_listed_a_line_each(shell: Terminal):
+    assert "runs on" in shown(shell, "\\df")
+    assert "works on" in shown(shell, "\\dj")
+
+
 def test_only_the_first_rows_of_many_are_shown(shell: Terminal):
     shown(shell, "\\rows 3")
     seen = shown(shell, "FROM range(1000000);")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.sql.names import quote
@@ -14,16 +15,17 @@ Statements end with ; and may have many lines. A query that waits or computes en
   \\d               the tables
   \\d TABLE         the columns of a table
   \\df              the Functions
-  \\dj              the jobs
+  \\dv              the materialized views
+  \\dj              the newest jobs
   \\rows COUNT      how many rows of a result are shown at most; 0 for all
   \\timing [on|off] say how long each statement took
-  \\?               this list
-  \\q               end, as does Ctrl-D
+  \\?               this list, as does help
+  \\q               end, as do exit and Ctrl-D
 
 Tab completes names and keywords. Up and Down go through earlier statements, also of other days; one that begins with
 a space is not kept. All statements: docs/sql.md."""
 
-NAMES = ("\\?", "\\d", "\\df", "\\dj", "\\q", "\\rows", "\\timing")
+NAMES = ("\\?", "\\d", "\\df", "\\dj", "\\dv", "\\q", "\\rows", "\\timing")
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class Statement:
     """SQL to run."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """List what there is of these, a line each."""
+
+    what: Literal["functions", "jobs"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,10 @@ class Rows:
     most: int | None
 
 
-Command = Statement | Quit | Help | Timing | Rows
+Command = Statement | Listed | Quit | Help | Timing | Rows
+
+# What other shells understand without a backslash.
+_WORDS: dict[str, Command] = {"exit": Quit(), "quit": Quit(), "help": Help()}
 
 
 def command_in(text: str) -> Command:
@@ -70,7 +82,7 @@ def command_in(text: str) -> Command:
     """
     typed = text.strip()
     if not typed.startswith("\\"):
-        return Quit() if typed.rstrip("; ").lower() in ("exit", "quit") else Statement(text)
+        return _WORDS.get(typed.rstrip("; ").lower(), Statement(text))
     name, _, rest = typed.partition(" ")
     name, given = name.rstrip(";"), rest.strip().rstrip(";").strip()
     if name == "\\d":
@@ -78,8 +90,9 @@ def command_in(text: str) -> Command:
     if name in ("\\timing", "\\rows"):
         return _timing(given) if name == "\\timing" else _rows(given)
     plain: dict[str, Command] = {
-        "\\df": Statement("SHOW FUNCTIONS"),
-        "\\dj": Statement("SHOW JOBS"),
+        "\\df": Listed("functions"),
+        "\\dj": Listed("jobs"),
+        "\\dv": Statement("SHOW MATERIALIZED VIEWS"),
         "\\q": Quit(),
         "\\?": Help(),
     }
@@ -93,7 +106,7 @@ def command_in(text: str) -> Command:
 def is_complete(text: str) -> bool:
     """Tell whether what was typed is all of it: a command, nothing, or statements of which the last has its semicolon."""
     typed = text.strip()
-    if not typed or typed.startswith("\\") or typed.lower() in ("exit", "quit"):
+    if not typed or typed.startswith("\\") or typed.lower() in _WORDS:
         return True
     try:
         *words, _end = words_of(text)

@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterable
+from typing import Literal
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -16,9 +17,11 @@ from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 
+from lancegpu_sql.cli.functions import print_functions
+from lancegpu_sql.cli.jobs import print_jobs
 from lancegpu_sql.cli.output import tell
 from lancegpu_sql.cli.rows import print_result, says_nothing
-from lancegpu_sql.cli.shell.commands import HELP, Help, Quit, Rows, Statement, Timing, command_in, is_complete
+from lancegpu_sql.cli.shell.commands import HELP, Help, Listed, Quit, Rows, Statement, Timing, command_in, is_complete
 from lancegpu_sql.cli.shell.completion import Names, completions
 from lancegpu_sql.cli.shell.history import open_history
 from lancegpu_sql.cli.shell.names import DatabaseNames
@@ -28,6 +31,7 @@ from lancegpu_sql.version import __version__
 
 _PROMPT = "lancegpu> "
 _CONTINUED = "     ...> "
+_LISTED_JOBS = 20
 
 
 def run_shell(
@@ -92,11 +96,19 @@ class _Shell:
                     print(f"Timing is {'on' if self._timing else 'off'}.")
                 case Rows(most):
                     self._most_rows = most
+                case Listed(what):
+                    self._list(what)
                 case Statement(text):
                     self._run(text)
         except LanceGpuError as problem:
             tell(problem.message)
         return True
+
+    def _list(self, what: Literal["functions", "jobs"]) -> None:
+        if what == "functions":
+            print_functions(self._database.list_functions())
+        else:
+            print_jobs(self._database.list_jobs(limit=_LISTED_JOBS))
 
     def _run(self, text: str) -> None:
         if not text.strip(" \t\r\n;"):

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pytest
 
 from lancegpu_sql.cli.shell import commands
-from lancegpu_sql.cli.shell.commands import Command, Help, Quit, Rows, Statement, Timing, command_in, is_complete
+from lancegpu_sql.cli.shell.commands import (
+    Command,
+    Help,
+    Listed,
+    Quit,
+    Rows,
+    Statement,
+    Timing,
+    command_in,
+    is_complete,
+)
 from lancegpu_sql.errors import InvalidInput
 
 
@@ -16,8 +26,8 @@ from lancegpu_sql.errors import InvalidInput
         ("\\d", Statement("SHOW TABLES")),
         ("\\d docs;", Statement("DESCRIBE docs")),
         ("\\d My table", Statement('DESCRIBE "My table"')),
-        ("\\df", Statement("SHOW FUNCTIONS")),
-        ("\\dj", Statement("SHOW JOBS")),
+        ("\\df", Listed("functions")),
+        ("\\dj", Listed("jobs")),
         ("\\timing", Timing(None)),
         ("\\timing off", Timing(False)),
         ("\\rows 5", Rows(5)),
@@ -25,6 +35,7 @@ from lancegpu_sql.errors import InvalidInput
         ("\\?", Help()),
         ("\\q", Quit()),
         ("exit;", Quit()),
+        ("help", Help()),
     ],
 )
 def test_commands_are_read(typed: str, command: Command):
@@ -41,7 +52,7 @@ def test_every_command_is_helped_with_and_completed():
     assert all(f"  {name} " in commands.HELP for name in commands.NAMES)
 
 
-@pytest.mark.parametrize("typed", ["", "  ", "SELECT 1;", "SELECT ';';", "SELECT 1; -- so", "\\d docs", "quit"])
+@pytest.mark.parametrize("typed", ["", "  ", "SELECT 1;", "SELECT ';';", "SELECT 1; -- so", "\\d docs", "quit", "help"])
 def test_complete_texts_are_run(typed: str):
     assert is_complete(typed)
 

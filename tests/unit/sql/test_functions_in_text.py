@@ -240,7 +240,7 @@ def test_constants_for_a_class_are_told_apart_from_arguments():
         ("SELECT made(x, by := 1 + 1)", "takes a constant for 'by'", 24),
         ("SELECT made(x, by := 'a')", "takes int for 'by', not 'a'", 22),
         ("SELECT made(x, by := 1, BY := 2)", "is given 'by' twice", 25),
-        ("SELECT made(x, 1)", "one too many: write made(x, by := …)", 16),
+        ("SELECT made(x, 1)", "one too many: write made(x, by := …[, On := …])", 16),
     ],
 )
 def test_what_a_class_cannot_be_made_with_is_refused(text: str, said: str, column: int):

@@ -28,7 +28,7 @@ def agent(
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Run the jobs of a database that are queued, or due by a schedule, until SIGTERM or Ctrl-C.
+    """Run the jobs of a database that are queued or due. It ends at SIGTERM or Ctrl-C.
 
     Jobs whose process is dead are taken over and resumed. At the end, jobs may finish what they are at within the setting
     shutdown_grace_seconds, and are given back; a second signal ends it at once.

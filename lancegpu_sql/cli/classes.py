@@ -46,7 +46,7 @@ def apply(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")] = False,
     db: DbOption = None,
 ) -> None:
-    """Make the database's GPU classes those of a file, and say what that changes."""
+    """Make the database's GPU classes those of a file. It says what that changes."""
     # A file named by LANCEGPU_GPU_CLASSES that differs is refused elsewhere; here it may be the very one to apply.
     with opened(context, db, gpu_classes=None) as database:
         changes = database.apply_gpu_classes(file, dry_run=dry_run)
@@ -77,7 +77,7 @@ def render(
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Print the pod that a worker of a class would be on Kubernetes; no cluster is asked."""
+    """Print the pod that a worker of a class would be on Kubernetes. No cluster is asked."""
     with opened(context, db) as database:
         print(database.render_gpu_class(name, function, namespace=namespace, image=image), end="")
 
@@ -101,7 +101,7 @@ def check(
     json: JsonOption = False,
     db: DbOption = None,
 ) -> None:
-    """Try each GPU class on the cluster: its nodes, their devices, and whether a worker's pod would be taken.
+    """Try each GPU class on the cluster. Its nodes, their devices, and whether a worker's pod would be taken.
 
     It uses no GPU and makes nothing. Exit status 1 where a class cannot be used.
     """

@@ -63,7 +63,7 @@ def show(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show one Function: its types, where it runs, what it was made with, what happened to it."""
+    """Show one Function. Its types, where it runs, what it was made with, what happened to it."""
     from lancegpu_sql.cli.output import json_of, print_facts, print_json, print_rows
 
     with opened(context, db) as database:

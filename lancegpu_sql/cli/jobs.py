@@ -51,7 +51,7 @@ def list_jobs(
 
 @app.command("show")
 def show(context: typer.Context, job: JobArgument, db: DbOption = None, json: JsonOption = False) -> None:
-    """Show one job: its state, what it waits for, its progress, its error, what happened to it."""
+    """Show one job. Its state, what it waits for, its progress, its error, what happened to it."""
     from lancegpu_sql.cli.output import json_of, print_facts, print_json, print_rows
     from lancegpu_sql.jobs.words import title
 
@@ -110,7 +110,7 @@ def cancel(context: typer.Context, job: JobArgument, db: DbOption = None) -> Non
 
 @app.command("pause")
 def pause(context: typer.Context, job: JobArgument, db: DbOption = None) -> None:
-    """Ask a job to hold and to give its workers back, and wait until it has. What it finished is kept."""
+    """Ask a job to hold and to give its workers back. Ends when it has. What it finished is kept."""
     from lancegpu_sql.cli.following import CANCEL_SECONDS, until_held
 
     with opened(context, db) as database:
@@ -132,7 +132,7 @@ def resume(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go on with a job that was interrupted, paused, cancelled or failed. What it finished is not computed again."""
+    """Go on with a job that stopped. One that was interrupted, paused, cancelled or failed: what it finished is not computed again."""
     from lancegpu_sql.cli.following import print_queued, print_result, run_to_end
 
     with opened(context, db) as database:
@@ -161,7 +161,7 @@ def errors(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Tell why rows of a job failed and why it did: whose fault it is, what the messages have in common, an example."""
+    """Tell why rows of a job failed and why it did. Whose fault it is, what the messages have in common, an example."""
     from lancegpu_sql.cli.output import json_of, print_json, print_rows, tell
 
     with opened(context, db) as database:

@@ -28,7 +28,7 @@ def schedules(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the schedules: state, last and next run, rows, failures in a row, and for what each waits."""
+    """List the schedules. Of each its state, last and next run, rows, failures in a row, and for what it waits."""
     from lancegpu_sql.cli.output import print_json, print_rows
 
     with opened(context, db) as database:

@@ -10,7 +10,7 @@ from lancegpu_sql.cli.options import DbOption, JsonOption, NoWaitOption, Timeout
 
 
 def views(context: typer.Context, db: DbOption = None, json: JsonOption = False) -> None:
-    """List the materialized views: rows, whether each is fresh, last and next run, failures in a row, what it waits for."""
+    """List the materialized views. Of each its rows, whether it is fresh, last and next run, failures, what it waits for."""
     from lancegpu_sql.cli.output import json_of, print_json, print_rows
 
     with opened(context, db) as database:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def why(context: typer.Context, job: JobArgument, db: DbOption = None, json: JsonOption = False) -> None:
-    """Say why a job waits, what that rests on, and how to look at it oneself."""
+    """Say why a job waits. Also what that rests on, and how to look at it oneself."""
     from lancegpu_sql.cli.output import json_of, print_json
 
     with opened(context, db) as database:

@@ -63,6 +63,13 @@ def test_help_is_printed_for_every_command(name: str, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out.startswith(f"Usage: lancegpu {name}".rstrip())
 
 
+@pytest.mark.parametrize("group", ["", "functions", "classes", "schedule", "jobs"])
+def test_no_list_of_commands_breaks_off_in_the_middle_of_a_sentence(group: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*group.split(), "--help"]) == 0
+    _usage, *lines = capsys.readouterr().out.splitlines()
+    assert not [line for line in lines if line.endswith("...")]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_and_argument_has_words_of_help(name: str):
     assert all(getattr(parameter, "help", None) for parameter in COMMANDS[name].params)

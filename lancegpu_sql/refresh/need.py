@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lancegpu_sql.apply import ApplyOptions
 from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_made_at
@@ -66,29 +68,14 @@ def worker_need(
         The database does not know the Function's GPU class.
     """
     check_options(function, options)
-    placement = function.placement
-    gpu_class, backups = gpu_classes_for(resources.catalog, placement, options.gpu_class)
-    return WorkerNeed(
-        load=FunctionLoad(
-            function=function.name,
-            version=function.version,
-            digest=function.digest,
-            payload=resources.catalog.payload(function.name, function.version),
-            bound=target.declaration.bound,
-            output_type=function.output_type,
-            concurrency=placement.concurrency,
-            init_timeout_seconds=options.init_timeout_seconds or resources.settings.init_timeout_seconds,
-        ),
-        gpu_class=gpu_class,
-        gpus=placement.gpus if placement.gpu else 0,
-        cpus=placement.cpus,
-        env=function.env,
+    return _need(
+        resources.catalog,
+        resources.settings,
+        function,
+        options,
+        bound=target.declaration.bound,
         job_id=job_id,
-        owner=f"job {job_id} (refresh of {target.title}, process {os.getpid()})",
-        # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
-        since=job_made_at(job_id),
-        queue=options.queue,
-        backups=backups,
+        owner=f"refresh of {target.title}",
     )
 
 
@@ -116,29 +103,7 @@ def query_need(
             "give: register it with default values for them.",
             function=function.name,
         )
-    chosen, placement = options or RefreshOptions.of(), function.placement
-    gpu_class, backups = gpu_classes_for(catalog, placement, chosen.gpu_class)
-    return WorkerNeed(
-        load=FunctionLoad(
-            function=function.name,
-            version=function.version,
-            digest=function.digest,
-            payload=catalog.payload(function.name, function.version),
-            bound={},
-            output_type=function.output_type,
-            concurrency=placement.concurrency,
-            init_timeout_seconds=chosen.init_timeout_seconds or settings.init_timeout_seconds,
-        ),
-        gpu_class=gpu_class,
-        gpus=placement.gpus if placement.gpu else 0,
-        cpus=placement.cpus,
-        env=function.env,
-        job_id=job_id,
-        owner=f"job {job_id} ({owner}, process {os.getpid()})",
-        since=job_made_at(job_id),
-        queue=chosen.queue,
-        backups=backups,
-    )
+    return _need(catalog, settings, function, options or RefreshOptions.of(), bound={}, job_id=job_id, owner=owner)
 
 
 def apply_options(settings: Settings, function: FunctionVersion, options: RefreshOptions) -> ApplyOptions:
@@ -192,3 +157,39 @@ def gpu_classes_for(
     chosen = GpuClass.from_spec(classes[wanted].spec)
     backups = [GpuClass.from_spec(classes[name].spec) for name in chosen.backup_classes if name in classes]
     return chosen, tuple(backups)
+
+
+def _need(
+    catalog: Catalog,
+    settings: Settings,
+    function: FunctionVersion,
+    options: RefreshOptions,
+    *,
+    bound: Mapping[str, Any],
+    job_id: str,
+    owner: str,
+) -> WorkerNeed:
+    placement = function.placement
+    gpu_class, backups = gpu_classes_for(catalog, placement, options.gpu_class)
+    return WorkerNeed(
+        load=FunctionLoad(
+            function=function.name,
+            version=function.version,
+            digest=function.digest,
+            payload=catalog.payload(function.name, function.version),
+            bound=bound,
+            output_type=function.output_type,
+            concurrency=placement.concurrency,
+            init_timeout_seconds=options.init_timeout_seconds or settings.init_timeout_seconds,
+        ),
+        gpu_class=gpu_class,
+        gpus=placement.gpus if placement.gpu else 0,
+        cpus=placement.cpus,
+        env=function.env,
+        job_id=job_id,
+        owner=f"job {job_id} ({owner}, process {os.getpid()})",
+        # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
+        since=job_made_at(job_id),
+        queue=options.queue,
+        backups=backups,
+    )

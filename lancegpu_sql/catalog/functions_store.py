@@ -18,6 +18,9 @@ _OWN_COLUMNS = frozenset({"name", "version", "digest", "placement"})
 _CPU_WORKERS = ""
 """Stands where a GPU class's name does; no class has it."""
 
+_NAMES_TOLD = 20
+"""Of how many Functions the names stand in an error."""
+
 _versions = sa.select(
     functions.c.name,
     function_versions.c.version,
@@ -230,6 +233,15 @@ class FunctionStore:
         if not found:
             raise self._not_found(name, version)
 
+    def _told(self) -> str:
+        """Say which Functions there are."""
+        of_versions = functions.c.key.in_(sa.select(function_versions.c.function_key))
+        query = sa.select(functions.c.name).where(of_versions).order_by(functions.c.key)
+        with self._connection.reading() as connection:
+            names = list(connection.execute(query).scalars())
+        more = ", …" if len(names) > _NAMES_TOLD else ""
+        return f"It has {', '.join(names[:_NAMES_TOLD])}{more}." if names else "Register it first: there is none yet."
+
     def _not_found(self, name: str, version: int | None) -> FunctionNotFound:
         with self._connection.reading() as connection:
             numbers = list(
@@ -243,7 +255,7 @@ class FunctionStore:
             listed = ", ".join(str(number) for number in numbers)
             told = f"Function {name!r} has no version {version}; it has {listed}."
         else:
-            told = f"No Function named {name!r} is registered in this database; register it first."
+            told = f"No Function named {name!r} is registered in this database. {self._told()}"
         return FunctionNotFound(told, function=name, version=version)
 
 

@@ -19,6 +19,7 @@ from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.view_needs import list_views, refuse_drop, refuse_overwrite
 from lancegpu_sql.database.views import MaterializedView, ViewStatus
+from lancegpu_sql.errors import TableNotFound
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
@@ -27,6 +28,7 @@ from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.refresh.views.model import open_view
 from lancegpu_sql.settings import Settings
+from lancegpu_sql.tables.naming import told_missing
 from lancegpu_sql.tables.sources import reader_of
 
 if TYPE_CHECKING:
@@ -107,7 +109,11 @@ class Database:
         ------
         TableNotFound
         """
-        self._services.tables.open(arguments.text(name, "the name of a table"))
+        tables = self._services.tables
+        try:
+            tables.open(arguments.text(name, "the name of a table"))
+        except TableNotFound as exc:
+            raise TableNotFound(told_missing(name, tables.names()), **exc.facts) from exc
         return Table(self._held, name)
 
     def table_names(self) -> list[str]:

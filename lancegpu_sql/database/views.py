@@ -276,7 +276,7 @@ def status_of(services: Services, view: View) -> ViewStatus:
     reason: str | None = None
     state: Literal["fresh", "stale", "empty", "volatile"] = "fresh"
     if view.state is None:
-        state = "empty"
+        state, reason = "empty", "it was never refreshed to its end"
     else:
         present = present_state(view, PinnedTables(services.tables), known)
         noted = view.state.sources

@@ -263,8 +263,8 @@ def drop_function(
     if using:
         which = found.name if version is None else f"{found.name} version {version}"
         raise InUse(
-            f"{which} is used by {', '.join(using)}: drop these columns, or point them to another Function with "
-            "alter_column, first.",
+            f"{which} is used by {', '.join(using)}: drop these first, or point a column to another Function with "
+            "alter_column.",
             users=using,
         )
     catalog.drop_function(found.name, version)

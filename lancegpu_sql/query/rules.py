@@ -66,6 +66,11 @@ def check_write(write: Write, *, made: Sequence[str], table: Callable[[str], str
     if write.kind not in {"TABLE", "VIEW", "INDEX"} or any(fold(name) == fold(other) for other in made):
         return
     meant = table(name)
+    if meant is not None and write.title == "DROP VIEW":
+        raise InvalidQuery(
+            f"{meant!r} is no view of this session: write DROP MATERIALIZED VIEW {meant} or DROP TABLE {meant} "
+            "(db.drop_materialized_view or db.drop_table)."
+        )
     if meant is not None:
         method = _METHODS.get(write.verb)
         raise InvalidQuery(

@@ -18,7 +18,7 @@ from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.sql.statement import replace_tables
-from lancegpu_sql.tables.naming import is_table_name
+from lancegpu_sql.tables.naming import is_table_name, told_missing
 from lancegpu_sql.tables.snapshot import Snapshot
 
 # Queries about all tables; any other opens only the tables that it names.
@@ -61,11 +61,7 @@ class Tables:
 
     def no_table(self, name: str) -> InvalidQuery:
         """The error that says that there is no such table."""
-        known = sorted(self.names())
-        shown = ", ".join(known[:20]) + (", …" if len(known) > 20 else "")
-        return InvalidQuery(
-            f"There is no table {name!r}. " + (f"The tables are {shown}." if known else "There are none.")
-        )
+        return InvalidQuery(told_missing(name, self.names()))
 
 
 class QueryTables:

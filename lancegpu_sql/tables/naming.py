@@ -18,6 +18,8 @@ ROW_ID = "_rowid"
 # folder. File systems hold 255 bytes, of which ".lance" and the mark of a table being replaced need some.
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_\-.]+")
 _LONGEST_TABLE_NAME = 200
+# How many names stand in an error.
+_NAMES_TOLD = 20
 
 # What Lance's scanner calls its own columns. A column of that name can be made, and makes the table unreadable.
 _LANCE_COLUMNS = frozenset(
@@ -47,6 +49,14 @@ def is_blob(field: pa.Field) -> bool:
 def is_table_name(name: str) -> bool:
     """Tell whether LanceDB would open a table of this name."""
     return _TABLE_NAME.fullmatch(name) is not None and name not in (".", "..") and len(name) <= _LONGEST_TABLE_NAME
+
+
+def told_missing(name: str, known: Iterable[str]) -> str:
+    """Say that there is no such table, and which there are."""
+    names = sorted(known)
+    more = ", …" if len(names) > _NAMES_TOLD else ""
+    there = f"The tables are {', '.join(names[:_NAMES_TOLD])}{more}." if names else "There are none."
+    return f"There is no table {name!r}. {there}"
 
 
 def check_table_name(name: str) -> None:

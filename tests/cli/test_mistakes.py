@@ -32,7 +32,7 @@ FAILS = {
     "refresh reviews size --max-failed-rows 3": "error_policy='skip'",
     "refresh reviews size --error-policy skip --retry-messages (": "regular expression",
     "jobs errors no-job": "no-job",
-    "columns no_table": "no table 'no_table'",
+    "columns no_table": "no table 'no_table'. The tables are",
     "functions show no_function": "no_function",
     "functions show text_size --version 99": "99",
     "functions drop text_size": "reviews.size",

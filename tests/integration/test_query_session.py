@@ -161,7 +161,7 @@ def test_settings_and_variables_last_for_the_session(session: QuerySession):
         ("MERGE INTO reviews USING (SELECT 1 AS i) ON id = i WHEN MATCHED THEN DELETE", r"table\.merge_insert"),
         ("ALTER TABLE reviews ADD COLUMN x INT", r"table\.add_columns"),
         ("DROP TABLE reviews", r"db\.drop_table"),
-        ("DROP VIEW reviews", r"db\.drop_table"),
+        ("DROP VIEW reviews", "write DROP MATERIALIZED VIEW reviews or DROP TABLE reviews"),
         ("COPY reviews FROM 'x.csv'", r"table\.add"),
         ("CREATE INDEX i ON reviews(id)", "methods"),
         ("CREATE TABLE copy AS SELECT * FROM reviews", r"db\.create_table"),

@@ -252,6 +252,11 @@ def test_what_is_wrong_with_a_column_is_said(db: lg.Database, text: str, error: 
     assert db.open_table("docs").version == before
 
 
+def test_show_of_no_table_tells_what_it_is_for(db: lg.Database):
+    with pytest.raises(InvalidQuery, match=r"no table 'VIEWS'.*SHOW is also for .*MATERIALIZED VIEWS"):
+        db.sql("SHOW VIEWS")
+
+
 # GPU classes and jobs
 
 

@@ -192,6 +192,11 @@ def test_what_a_session_made_does_not_exist_for_a_view(db: Database):
         db.create_materialized_view("v", "FROM passing")
 
 
+def test_a_view_that_was_never_filled_says_why_it_is_empty(db: Database):
+    view = db.create_materialized_view("v", MADE, with_no_data=True)
+    assert (view.status.state, view.status.reason) == ("empty", "it was never refreshed to its end")
+
+
 def test_a_volatile_view_says_so_and_always_runs(db: Database):
     view = db.create_materialized_view("v", "SELECT key, random() AS r FROM t")
     assert (view.status.state, view.refresh().mode) == ("volatile", "full")

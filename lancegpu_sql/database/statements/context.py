@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +18,14 @@ from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import Parameters, QuerySession
 from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.statements.blame import told_of
+from lancegpu_sql.sql.statements.jobs import SHOWN
 from lancegpu_sql.sql.statements.model import Name, Options, Statement, Value
 from lancegpu_sql.sql.statements.options import known
 from lancegpu_sql.tables.snapshot import Snapshot
 
 _OWN_CATALOGS = frozenset({"memory", "main"})
+# To DuckDB, SHOW with a name is DESCRIBE; who writes it may have meant a list.
+_SHOWS_A_NAME = re.compile(r"\s*SHOW\s+\w+\s*;?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ class Context:
         try:
             return ask()
         except InvalidQuery as exc:
+            if _SHOWS_A_NAME.fullmatch(text) and exc.message.startswith("There is no table"):
+                raise InvalidQuery(
+                    f"{exc.message} SHOW is also for {', '.join(SHOWN)}.", **exc.facts
+                ) from exc.__cause__
             raise told_of(exc, text, self.statement, self.text, parts=(text,)) from exc.__cause__
 
     def column_types(self, snapshot: Snapshot) -> dict[str, str | None]:

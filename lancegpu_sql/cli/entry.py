@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from lancegpu_sql.errors import LanceGpuError, StillWaiting
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_STILL_WAITING = 75
 """EX_TEMPFAIL of sysexits.h: try again later."""
 EXIT_INTERRUPTED = 130

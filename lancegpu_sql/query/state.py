@@ -20,8 +20,8 @@ SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'
 UNION ALL SELECT view_name FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal
 """
 
-
 _END_SECONDS = 2.0
+"""How long DuckDB may take to leave a reading that was cancelled, before the engine is closed all the same."""
 
 
 class Endable(Protocol):

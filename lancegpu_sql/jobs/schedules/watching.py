@@ -48,14 +48,13 @@ class SourceWatch:
         if revision != self._revision:
             self._watched = self._catalog.watched_schedules(self._job_kinds)
             self._revision, self._at = revision, 0
-        doubts = self._doubts()
-        if not doubts:
+        doubted = {one.subject: one for one in self._doubts()}
+        if not doubted:
             return []
         changed = []
-        for held in self._catalog.schedules([one.subject for one in doubts]):
+        for held in self._catalog.schedules(list(doubted)):
             schedule = held.schedule
-            doubts_of = next(one for one in doubts if one.subject == schedule.subject)
-            doubts_of.seen = schedule.seen
+            doubted[schedule.subject].seen = schedule.seen
             idle = schedule.next_run is None and schedule.job_id is None
             if idle and self.stamps(schedule.sources) != schedule.seen:
                 changed.append(schedule.subject)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancegpu_sql.database.statements.context import Context, column_of
+from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.errors import CommitConflict, InvalidQuery
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
@@ -37,10 +37,9 @@ _LOCK_NAME = "\0merge"  # of no column
 S = TypeVar("S", model.Update, model.Delete, model.Merge)
 
 
+@of_own_table
 def update(context: Context, statement: model.Update) -> QueryResult:
     """Give rows other values."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     statement = _numbered(statement)
 
     def attempt(snapshot: Snapshot) -> Change:
@@ -60,10 +59,9 @@ def update(context: Context, statement: model.Update) -> QueryResult:
     return context.count(_committed(context, statement.table, attempt).rows_updated)
 
 
+@of_own_table
 def delete(context: Context, statement: model.Delete) -> QueryResult:
     """Remove rows."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     statement = _numbered(statement)
 
     def attempt(snapshot: Snapshot) -> Change:
@@ -76,10 +74,9 @@ def delete(context: Context, statement: model.Delete) -> QueryResult:
     return context.count(_committed(context, statement.table, attempt).rows_deleted)
 
 
+@of_own_table
 def merge(context: Context, statement: model.Merge) -> QueryResult:
     """Update, delete and insert rows, as another table's rows match them or do not."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     statement = _numbered(statement)
 
     def attempt(snapshot: Snapshot) -> Change:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.database.columns import add_columns, alter_column, columns_status, drop_columns
-from lancegpu_sql.database.statements.context import Context, column_of
+from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.errors import InvalidBinding, InvalidFunction, InvalidQuery
 from lancegpu_sql.functions.arrow_types import parse_type
@@ -19,7 +19,6 @@ from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.sql.names import choose, quote
 from lancegpu_sql.sql.statements import model
-from lancegpu_sql.sql.statements.options import seconds
 from lancegpu_sql.tables import reshaping
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -49,10 +48,9 @@ _REFRESHED = pa.schema(
 LEFT_TO_AGENTS = pa.schema([("job_id", pa.string()), ("state", pa.string())])
 
 
+@of_own_table
 def add_computed(context: Context, statement: model.AddComputedColumn) -> QueryResult:
     """Declare a computed column."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     snapshot = context.snapshot(statement.table)
     if _is_there(snapshot, statement.column, statement.if_not_exists):
         return context.done()
@@ -67,57 +65,49 @@ def add_computed(context: Context, statement: model.AddComputedColumn) -> QueryR
     return context.done()
 
 
+@of_own_table
 def add(context: Context, statement: model.AddColumn) -> QueryResult:
     """Add a plain column without values."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     snapshot = context.snapshot(statement.table)
     if not _is_there(snapshot, statement.column, statement.if_not_exists):
         reshaping.add_empty_column(snapshot, statement.column, _arrow_type(context, statement.type))
     return context.done()
 
 
+@of_own_table
 def set_function(context: Context, statement: model.SetColumnFunction) -> QueryResult:
     """Point a computed column to another Function, or version of one."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     function = get_function(context.services.catalog, statement.function, statement.version)
     _alter(context, statement.table, statement.column, function=function)
     return context.done()
 
 
+@of_own_table
 def set_type(context: Context, statement: model.SetColumnType) -> QueryResult:
     """Cast a column."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     _alter(context, statement.table, statement.column, data_type=_arrow_type(context, statement.type))
     return context.done()
 
 
+@of_own_table
 def drop(context: Context, statement: model.DropColumn) -> QueryResult:
     """Remove a column."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     snapshot = context.snapshot(statement.table)
     if not (statement.if_exists and choose(statement.column, snapshot.schema.names) is None):
         drop_columns(context.services, snapshot, [column_of(snapshot, statement.column)])
     return context.done()
 
 
+@of_own_table
 def rename(context: Context, statement: model.RenameColumn) -> QueryResult:
     """Give a column another name."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     _alter(context, statement.table, statement.column, rename=statement.new_name)
     return context.done()
 
 
 def refresh(context: Context, statement: model.RefreshColumn) -> QueryResult:
     """Bring a computed column up to date, here or by the database's agents."""
-    options: dict[str, Any] = context.options(statement.options, OPTIONS)
-    for name, value in options.items():
-        if name.endswith("_seconds") and isinstance(value, str):
-            options[name] = seconds(value) if seconds(value) is not None else value
+    options = context.timed_options(statement.options, OPTIONS)
     snapshot = context.snapshot(statement.table)
     column = column_of(snapshot, statement.column)
     table = Table(context.services, snapshot.name)

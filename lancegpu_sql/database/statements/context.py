@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -20,7 +21,7 @@ from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.statements.blame import told_of
 from lancegpu_sql.sql.statements.jobs import SHOWN
 from lancegpu_sql.sql.statements.model import Name, Options, Statement, Value
-from lancegpu_sql.sql.statements.options import known
+from lancegpu_sql.sql.statements.options import known, seconds
 from lancegpu_sql.tables.snapshot import Snapshot
 
 _OWN_CATALOGS = frozenset({"memory", "main"})
@@ -76,6 +77,15 @@ class Context:
         """Options as a mapping; an unknown one is refused with its place."""
         return known(self.text, given, names)
 
+    def timed_options(self, given: Options, names: Iterable[str]) -> dict[str, Any]:
+        """Options as a mapping, with the seconds of those that are spans of time, such as ``'10 minutes'``."""
+        options: dict[str, Any] = self.options(given, names)
+        for name, value in options.items():
+            of_time = name.endswith("_seconds") or name == "on_waiting_longer_than"
+            if of_time and isinstance(value, str) and (span_seconds := seconds(value)) is not None:
+                options[name] = span_seconds
+        return options
+
     # Running
 
     def engine(self, statement: Statement) -> QueryResult:
@@ -120,6 +130,26 @@ class Context:
     def rows(self, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> QueryResult:
         """Rows as a result."""
         return self.session.fixed(pa.Table.from_pylist(list(rows), schema=schema))
+
+
+class _OfTable(Protocol):
+    @property
+    def table(self) -> Name: ...
+
+
+_S = TypeVar("_S", bound=_OfTable)
+
+
+def of_own_table(carry_out: Callable[[Context, _S], QueryResult]) -> Callable[[Context, _S], QueryResult]:
+    """Let DuckDB have a statement as written where its table is not the database's."""
+
+    @wraps(carry_out)
+    def carried_out(context: Context, statement: _S) -> QueryResult:
+        if not context.is_ours(statement.table):
+            return context.engine(context.statement)
+        return carry_out(context, statement)
+
+    return carried_out
 
 
 def column_of(snapshot: Snapshot, written: str) -> str:

@@ -11,13 +11,12 @@ from lancegpu_sql.catalog.schedule_models import ScheduleRule, column_subject
 from lancegpu_sql.database import schedules
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos
 from lancegpu_sql.database.statements.columns import OPTIONS
-from lancegpu_sql.database.statements.context import Context, column_of
+from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.errors import InvalidInput, InvalidQuery
 from lancegpu_sql.jobs.schedules import rule as rules
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.sql.statements import model
 from lancegpu_sql.sql.statements.fault import fault
-from lancegpu_sql.sql.statements.options import seconds
 
 _TIME = pa.timestamp("us", "UTC")
 _SCHEDULES = pa.schema(
@@ -47,15 +46,11 @@ _OF_REFRESH = tuple(name for name in OPTIONS if name != "wait")
 HOOKS = ("on_failure", "on_waiting", "on_waiting_longer_than")
 
 
+@of_own_table
 def set_column(context: Context, statement: model.SetColumnSchedule) -> QueryResult:
     """Let a computed column be refreshed by a schedule."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     snapshot = context.snapshot(statement.table)
-    options: dict[str, Any] = context.options(statement.options, (*_OF_REFRESH, *HOOKS))
-    for name, value in options.items():
-        if (name.endswith("_seconds") or name == "on_waiting_longer_than") and isinstance(value, str):
-            options[name] = seconds(value) if seconds(value) is not None else value
+    options = context.timed_options(statement.options, (*_OF_REFRESH, *HOOKS))
     on_failure, waits = hooks_of(options)
     schedules.schedule_column(
         context.services,
@@ -69,18 +64,16 @@ def set_column(context: Context, statement: model.SetColumnSchedule) -> QueryRes
     return context.done()
 
 
+@of_own_table
 def drop_column(context: Context, statement: model.DropColumnSchedule) -> QueryResult:
     """Forget the schedule of a column."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     schedules.drop_schedule(context.services, _subject(context, statement.table, statement.column))
     return context.done()
 
 
+@of_own_table
 def enable_column(context: Context, statement: model.EnableColumnSchedule) -> QueryResult:
     """Switch the schedule of a column on or off."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     subject = _subject(context, statement.table, statement.column)
     schedules.switch_schedule(context.services, subject, enabled=statement.enabled)
     return context.done()

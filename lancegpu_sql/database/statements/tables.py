@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from lancegpu_sql.database.statements.context import Context, column_of
+from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.database.view_needs import refuse_drop, refuse_overwrite
 from lancegpu_sql.errors import AlreadyExists, InvalidData, InvalidQuery, TableNotFound
 from lancegpu_sql.query.casting import cast_rows
@@ -33,10 +33,9 @@ class Counted:
             yield batch
 
 
+@of_own_table
 def create(context: Context, statement: model.CreateTable) -> QueryResult:
     """Make an empty table."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     mode = _mode(context, statement)
     if mode is not None:
         columns = ", ".join(f"CAST(NULL AS {each.type}) AS {quote(each.name)}" for each in statement.columns)
@@ -47,10 +46,9 @@ def create(context: Context, statement: model.CreateTable) -> QueryResult:
     return context.done()
 
 
+@of_own_table
 def create_as(context: Context, statement: model.CreateTableAs) -> QueryResult:
     """Make a table of a query's rows."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     mode = _mode(context, statement)
     if mode is None:
         return context.count(0)
@@ -66,10 +64,9 @@ def create_as(context: Context, statement: model.CreateTableAs) -> QueryResult:
     return context.count(counted.rows)
 
 
+@of_own_table
 def insert(context: Context, statement: model.Insert) -> QueryResult:
     """Add a query's rows to a table, cast to its types as DuckDB casts what it inserts."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     snapshot = context.snapshot(statement.table)
     types = context.column_types(snapshot)
     if statement.query is None:
@@ -87,10 +84,9 @@ def insert(context: Context, statement: model.Insert) -> QueryResult:
     return context.count(counted.rows)
 
 
+@of_own_table
 def drop(context: Context, statement: model.DropTable) -> QueryResult:
     """Remove a table with all its versions."""
-    if not context.is_ours(statement.table):
-        return context.engine(statement)
     name = context.table_name(statement.table)
     if name is None and not statement.if_exists:
         raise TableNotFound(context.session.no_table(statement.table[-1]).message, table=statement.table[-1])

@@ -19,7 +19,6 @@ from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.model import View, open_view
 from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.sql.statements import model
-from lancegpu_sql.sql.statements.options import seconds
 
 OPTIONS = (*ViewOptions.model_fields, "wait")
 _OF_SCHEDULE = tuple(name for name in ViewOptions.model_fields if name != "full")
@@ -74,12 +73,12 @@ def create(context: Context, statement: model.CreateView) -> QueryResult:
     """Make a view, and fill it."""
     name = _own_name(context, statement.view)
     hooks = () if statement.schedule is None else HOOKS
-    options = _options(context, statement.options, (*_OF_SCHEDULE, *hooks))
+    options = context.timed_options(statement.options, (*_OF_SCHEDULE, *hooks))
     on_failure, waits = hooks_of(options)
     ViewOptions.of(**options)
     rule = None if statement.schedule is None else rule_of(context, statement.schedule)
     if statement.if_not_exists and context.table_name(statement.view) is not None:
-        name = views.view_named(context.services, name)
+        views.view_named(context.services, name)  # a table of that name is no view that is there already
         return context.done()
     view = views.create_view(context.services, name, statement.query)
     assert view is not None
@@ -91,7 +90,7 @@ def create(context: Context, statement: model.CreateView) -> QueryResult:
 def set_schedule(context: Context, statement: model.SetViewSchedule) -> QueryResult:
     """Let a view be refreshed by a schedule."""
     view = _view(context, statement.view)
-    options = _options(context, statement.options, (*_OF_SCHEDULE, *HOOKS))
+    options = context.timed_options(statement.options, (*_OF_SCHEDULE, *HOOKS))
     on_failure, waits = hooks_of(options)
     rule = rule_of(context, statement.schedule)
     view.set_schedule(rule, on_failure=on_failure, on_waiting_longer_than=waits, **options)
@@ -114,7 +113,7 @@ def enable_schedule(context: Context, statement: model.EnableViewSchedule) -> Qu
 def refresh(context: Context, statement: model.RefreshView) -> QueryResult:
     """Bring a view up to date, here or by the database's agents."""
     view = _view(context, statement.view)
-    options = _options(context, statement.options, OPTIONS)
+    options = context.timed_options(statement.options, OPTIONS)
     if statement.wait:
         return _refreshed(context, view.refresh(**options))
     job = view.refresh(wait=False, **options)
@@ -155,15 +154,6 @@ def _own_name(context: Context, name: model.Name) -> str:
 
 def _view(context: Context, name: model.Name) -> MaterializedView:
     return MaterializedView(context.services, views.view_named(context.services, _own_name(context, name)))
-
-
-def _options(context: Context, given: model.Options, names: tuple[str, ...]) -> dict[str, Any]:
-    options: dict[str, Any] = context.options(given, names)
-    for name, value in options.items():
-        of_time = name.endswith("_seconds") or name == "on_waiting_longer_than"
-        if of_time and isinstance(value, str) and seconds(value) is not None:
-            options[name] = seconds(value)
-    return options
 
 
 def _refreshed(context: Context, result: RefreshResult) -> QueryResult:

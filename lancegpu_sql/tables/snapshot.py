@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -35,12 +35,15 @@ class Snapshot:
         Where the Lance dataset lies.
     dataset
         The open dataset, at the version that this snapshot pins.
+    shown
+        The columns that users see of it; all but hidden ones if left out.
     """
 
-    def __init__(self, name: str, uri: str, dataset: Any) -> None:
+    def __init__(self, name: str, uri: str, dataset: Any, shown: Collection[str] | None = None) -> None:
         self.name = name
         self.uri = uri
         self._dataset = dataset
+        self._shown = shown
 
     @classmethod
     def open(cls, name: str, uri: str, version: int | None = None) -> Snapshot:
@@ -77,6 +80,10 @@ class Snapshot:
         """Return the snapshot that an open dataset of this table is."""
         return Snapshot(self.name, self.uri, dataset)
 
+    def showing(self, columns: Collection[str]) -> Snapshot:
+        """Return the same version, of which users see no other columns than these."""
+        return Snapshot(self.name, self.uri, self._dataset, columns)
+
     @property
     def dataset(self) -> Any:
         """The LanceDataset, a ``pyarrow.dataset.Dataset``: for a query engine to scan."""
@@ -96,7 +103,10 @@ class Snapshot:
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns that users see."""
-        return pa.schema([field for field in self.full_schema if not is_hidden(field.name)], self.full_schema.metadata)
+        visible = [field for field in self.full_schema if not is_hidden(field.name)]
+        if self._shown is not None:
+            visible = [field for field in visible if field.name in self._shown]
+        return pa.schema(visible, self.full_schema.metadata)
 
     @property
     def has_stable_row_ids(self) -> bool:

@@ -73,6 +73,18 @@ def test_two_columns_of_a_view_may_have_one_name(db: Database):
     assert rows(db, "v") == rows(db, "w") == [(0, 0), (1, 1)]
 
 
+@pytest.mark.parametrize(
+    "query", ["SELECT *, noting(key, x) AS extra FROM t", "SELECT *, count(*) AS extra FROM t GROUP BY ALL"]
+)
+def test_a_star_means_the_columns_there_were_when_the_view_was_made(db: Database, query: str):
+    view = db.create_materialized_view("v", query)
+    db.open_table("t").add_columns({"extra": "x + 1000"})
+    db.sql("UPDATE t SET x = 8 WHERE key = 5")
+    view.refresh()
+    assert view.schema.names == ["key", "x", "extra"]
+    assert max(extra for _, _, extra in rows(db) if extra is not None) < 1000
+
+
 def test_a_refresh_computes_changed_rows_and_no_others(db: Database, calls: Calls):
     view = db.create_materialized_view("v", MADE)
     calls.take()

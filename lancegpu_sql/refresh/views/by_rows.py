@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +15,17 @@ from lancegpu_sql.query.picked import Numbers, PickedRows, are_in, source_digest
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.views.model import View
-from lancegpu_sql.refresh.views.sources import marks_of
+from lancegpu_sql.refresh.views.sources import as_refreshed, marks_of
 from lancegpu_sql.sql.views import over_rows
 from lancegpu_sql.tables import Snapshot
-from lancegpu_sql.tables.naming import ROW_ID
+from lancegpu_sql.tables.naming import ROW_ID, is_hidden
 from lancegpu_sql.tables.views import DIGEST, ORDINAL, SOURCE_ROW
 
 Run = Callable[[str, Mapping[str, TableRelation]], QueryResult]
 """Runs a query, with relations by the names that its text has for them."""
 
 _SOURCE = "lancegpu source"
+_ROWS_AT_ONCE = 8_192
 
 
 @dataclass(frozen=True)
@@ -65,19 +67,17 @@ def rows_to_do(view: View, source: Snapshot, reads: Sequence[str], key: bytes, *
     full
         Compute every row.
     """
-    own, made_of, digests = _view_rows(view.snapshot)
+    stored = _view_rows(view.snapshot)
     if full:
-        return RowsToDo(None, source.count_rows(), own)
+        return RowsToDo(None, source.count_rows(), stored.ids)
     noted = frozenset[bytes]() if view.state is None else view.state.fragment_marks
     marks = marks_of(source, reads, key)
     doubtful = [number for number, mark in marks.items() if mark not in noted]
     if not doubtful and len(noted) == len(marks):
         return RowsToDo(_NONE, 0, _NONE)
-    computed = _changed(source, reads, key, doubtful, made_of, digests)
-    live = np.sort(
-        np.concatenate([_NONE, *(batch.column(ROW_ID).to_numpy() for batch in source.scan([], row_id=True))])
-    )
-    removed = own[~are_in(made_of, live) | are_in(made_of, computed)]
+    live = np.sort(_row_ids(source))
+    computed = np.sort(np.concatenate([_NONE, *_changed(view, source, reads, key, doubtful, stored)]))
+    removed = stored.ids[~are_in(stored.made_of, live) | are_in(stored.made_of, computed)]
     return RowsToDo(None if len(computed) == len(live) else computed, len(computed), removed)
 
 
@@ -100,10 +100,11 @@ def fitted(snapshot: Snapshot, batch: pa.RecordBatch, own: dict[str, pa.Array]) 
     """Return rows of a query with the hidden columns of a view, in the types of its table.
 
     The query's columns stand in the table's order; by name they would not do, as two of a query may have the same one.
+    Where it says ``*``, hidden columns of the source are among them.
     """
     schema = snapshot.full_schema
-    given = iter(batch.columns)
-    columns = [own[field.name] if field.name in own else next(given) for field in schema]
+    given = [column for name, column in zip(batch.schema.names, batch.columns, strict=True) if not is_hidden(name)]
+    columns = [*given, *(own[field.name] for field in schema if is_hidden(field.name))]
     return pa.RecordBatch.from_arrays(
         [
             column if column.type.equals(field.type) else column.cast(field.type)
@@ -116,34 +117,84 @@ def fitted(snapshot: Snapshot, batch: pa.RecordBatch, own: dict[str, pa.Array]) 
 _NONE: Numbers = np.empty(0, dtype=np.uint64)
 
 
-def _view_rows(snapshot: Snapshot) -> tuple[Numbers, Numbers, Lanes]:
-    """Return of each row of a view its id, the id of the row that it was made of, and the digest of what that held."""
-    own, made_of, digests = [_NONE], [_NONE], [np.empty((0, 2), dtype=np.uint64)]
+@dataclass(frozen=True)
+class _Stored:
+    """Of each row of a view its id, the id of the row that it was made of, and the digest of what that held."""
+
+    ids: Numbers
+    made_of: Numbers
+    digests: Lanes
+
+    @cached_property
+    def _by_source(self) -> tuple[npt.NDArray[np.intp], Numbers]:
+        """The rows in the order of those that they were made of, and the ids of these."""
+        order = np.argsort(self.made_of, kind="stable")
+        return order, self.made_of[order]
+
+    def differ(self, batches: Iterable[pa.RecordBatch], reads: Sequence[str], key: bytes) -> Iterator[Numbers]:
+        """Yield the ids of rows of the source that the view does not have as they are."""
+        order, ordered = self._by_source
+        for batch in batches:
+            ids = batch.column(ROW_ID).to_numpy()
+            if not len(ordered):
+                yield ids
+                continue
+            present, _ = from_array(source_digests(batch, reads, key))
+            at = np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)
+            same: npt.NDArray[np.bool_] = (ordered[at] == ids) & (self.digests[order[at]] == present).all(axis=1)
+            yield ids[~same]
+
+
+def _view_rows(snapshot: Snapshot) -> _Stored:
+    ids, made_of, digests = [_NONE], [_NONE], [np.empty((0, 2), dtype=np.uint64)]
     for batch in snapshot.scan([SOURCE_ROW, DIGEST], row_id=True):
-        own.append(batch.column(ROW_ID).to_numpy())
+        ids.append(batch.column(ROW_ID).to_numpy())
         made_of.append(batch.column(SOURCE_ROW).to_numpy())
         digests.append(from_array(batch.column(DIGEST))[0])
-    return np.concatenate(own), np.concatenate(made_of), np.concatenate(digests)
+    return _Stored(np.concatenate(ids), np.concatenate(made_of), np.concatenate(digests))
 
 
 def _changed(
-    source: Snapshot, reads: Sequence[str], key: bytes, doubtful: Sequence[int], made_of: Numbers, digests: Lanes
-) -> Numbers:
-    """Return the rows in some fragments whose digests are not those that the view has of them, in ascending order."""
-    found = [_NONE]
-    order = np.argsort(made_of, kind="stable")
-    ordered = made_of[order]
-    for batch in source.scan(list(reads), fragment_ids=doubtful, row_id=True) if doubtful else ():
-        ids = batch.column(ROW_ID).to_numpy()
-        present, _ = from_array(source_digests(batch, reads, key))
-        if not len(ordered):
-            found.append(ids)
-            continue
-        at = np.minimum(np.searchsorted(ordered, ids), len(ordered) - 1)
-        stored = digests[order[at]]
-        same: npt.NDArray[np.bool_] = (ordered[at] == ids) & (stored == present).all(axis=1)
-        found.append(ids[~same])
-    return np.sort(np.concatenate(found))
+    view: View, source: Snapshot, reads: Sequence[str], key: bytes, doubtful: Sequence[int], stored: _Stored
+) -> Iterator[Numbers]:
+    """Yield the rows in some fragments of the source that the view does not have as they are.
+
+    Of a fragment whose files the last refresh saw, the rows that it saw there are as they were: others are deleted now, or
+    deletions were taken back. Its files are not read.
+    """
+    shrunk, read = _told_apart(view, source, reads, key, doubtful)
+    yield from stored.differ(source.scan(list(reads), fragment_ids=read, row_id=True) if read else (), reads, key)
+    for number, old in shrunk.items():
+        back = np.setdiff1d(_row_ids(source, number), _row_ids(old, number), assume_unique=True)
+        for start in range(0, len(back), _ROWS_AT_ONCE):
+            yield from stored.differ(source.take(back[start : start + _ROWS_AT_ONCE], reads), reads, key)
+
+
+def _told_apart(
+    view: View, source: Snapshot, reads: Sequence[str], key: bytes, doubtful: Sequence[int]
+) -> tuple[dict[int, Snapshot], list[int]]:
+    """The fragments that only lost rows, or got some back, with the version that the last refresh saw; and the others."""
+    noted = None if view.state is None else view.state.sources.get(source.name)
+    old = as_refreshed(source, reads, noted) if noted is not None and doubtful else None
+    # The key is that of this refresh: rows of another one are all to be looked at.
+    if old is None or not _same_key(view, old, reads, key):
+        return {}, list(doubtful)
+    before = marks_of(old, reads, deletions=False)
+    now = marks_of(source, reads, deletions=False)
+    shrunk = {number: old for number in doubtful if before.get(number) == now[number]}
+    return shrunk, [number for number in doubtful if number not in shrunk]
+
+
+def _same_key(view: View, old: Snapshot, reads: Sequence[str], key: bytes) -> bool:
+    """Whether the view's rows have digests of this key."""
+    assert view.state is not None
+    return view.state.fragment_marks == frozenset(marks_of(old, reads, key).values())
+
+
+def _row_ids(snapshot: Snapshot, fragment: int | None = None) -> Numbers:
+    fragments = None if fragment is None else [fragment]
+    found = [batch.column(ROW_ID).to_numpy() for batch in snapshot.scan([], fragment_ids=fragments, row_id=True)]
+    return np.concatenate([_NONE, *found])
 
 
 class _Ordinals:

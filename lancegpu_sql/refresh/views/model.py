@@ -158,17 +158,18 @@ def metadata_of(definition: ViewDefinition | None = None, state: ViewState | Non
     return found
 
 
-def fragment_mark(fragment: Fragment, field_ids: frozenset[int], key: bytes) -> bytes:
+def fragment_mark(fragment: Fragment, field_ids: frozenset[int], key: bytes, *, deletions: bool = True) -> bytes:
     """Return what changes whenever a row of a fragment, or a value of it in some fields, may be another one.
 
-    Lance's data files never change and never share a name, and a set of deleted rows has a name of its own.
+    Lance's data files never change and never share a name, and a set of deleted rows has a name of its own; without
+    `deletions` it stands for the rows that the fragment would have if none were deleted.
     """
     digest = hashlib.blake2b(key, digest_size=_MARK_BYTES, person=b"lancegpu-marks")
     files = [(file.path, sorted(field_ids.intersection(file.field_ids))) for file in fragment.files]
     # A fragment keeps its rows as long as it keeps a file. Where none holds what is read, any of them tells them apart.
     for path, held in sorted([(path, held) for path, held in files if held] or files):
         digest.update(f"{path}\0{held}\0".encode())
-    digest.update(f"{fragment.physical_rows}\0{fragment.deletions}".encode())
+    digest.update(f"{fragment.physical_rows}\0{fragment.deletions if deletions else None}".encode())
     return digest.digest()
 
 

@@ -90,7 +90,7 @@ class _ViewRefresh:
         self._options = options
         self._job = job
         self._view = open_view(resources.tables, name)
-        self._pinned = PinnedTables(resources.tables)
+        self._pinned = PinnedTables(resources.tables, self._view.definition.reads)
         self._store = ResultStore(resources.folder, resources.settings.view_result_store_bytes)
         self._functions = KeptFunctions(source, self._store)
         self._reading: QueryResult | None = None

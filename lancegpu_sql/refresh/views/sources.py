@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
+from lancegpu_sql.errors import ColumnNotFound, TableNotFound, VersionNotFound
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.session import QuerySession
 from lancegpu_sql.refresh.views.model import SourceState, fragment_mark, whole_mark
@@ -11,10 +13,19 @@ from lancegpu_sql.tables import Snapshot, TableStore
 
 
 class PinnedTables:
-    """The tables of a database, each at the version at which it was first looked at."""
+    """The tables of a database, each at the version at which it was first looked at.
 
-    def __init__(self, tables: TableStore) -> None:
+    Parameters
+    ----------
+    tables
+        Those of the database.
+    reads
+        Of some tables the columns that are to be seen, so that ``*`` means what it meant when a view was made.
+    """
+
+    def __init__(self, tables: TableStore, reads: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
         self._tables = tables
+        self._reads = reads
         self._seen: dict[str, Snapshot] = {}
 
     def session(self, functions: FunctionSource) -> QuerySession:
@@ -26,7 +37,7 @@ class PinnedTables:
         if name not in self._seen:
             if not self._tables.exists(name):
                 return None
-            self._seen[name] = self._tables.open(name)
+            self.pin(name)
         return self._seen[name]
 
     def pin(self, name: str) -> Snapshot:
@@ -36,7 +47,12 @@ class PinnedTables:
         ------
         TableNotFound
         """
-        return self._seen.setdefault(name, self._tables.open(name))
+        if name not in self._seen:
+            found = self._tables.open(name)
+            reads = self._reads.get(name)
+            # A query that names no column still counts rows: of a table without columns there are none to count.
+            self._seen[name] = found.showing(reads) if reads else found
+        return self._seen[name]
 
     @property
     def seen(self) -> dict[str, Snapshot]:
@@ -44,15 +60,23 @@ class PinnedTables:
         return dict(self._seen)
 
 
-def marks_of(snapshot: Snapshot, columns: Iterable[str] | None = None, key: bytes = b"") -> dict[int, bytes]:
-    """Return what stands for each fragment that has rows, by its number: for all of it, or for some columns."""
-    if columns is None:
-        fields = frozenset(leaf for leaves in snapshot.leaves.values() for leaf in leaves)
-    else:
-        fields = frozenset(leaf for name in columns for leaf in snapshot.leaves[snapshot.field_id(name)])
-    return {one.id: fragment_mark(one, fields, key) for one in snapshot.fragments if one.live_rows}
+def marks_of(
+    snapshot: Snapshot, columns: Iterable[str], key: bytes = b"", *, deletions: bool = True
+) -> dict[int, bytes]:
+    """Return what stands for some columns of each fragment that has rows, by its number; see `fragment_mark`."""
+    fields = frozenset(leaf for name in columns for leaf in snapshot.leaves[snapshot.field_id(name)])
+    return {one.id: fragment_mark(one, fields, key, deletions=deletions) for one in snapshot.fragments if one.live_rows}
 
 
-def state_of(snapshot: Snapshot, columns: Iterable[str] | None = None) -> SourceState:
+def as_refreshed(snapshot: Snapshot, columns: Iterable[str], noted: SourceState) -> Snapshot | None:
+    """Return a source as the last refresh read it; None where that version is gone, or another table's."""
+    try:
+        old = snapshot.checkout(noted.version)
+        return old if state_of(old, columns).mark == noted.mark else None
+    except (VersionNotFound, ColumnNotFound, TableNotFound):
+        return None
+
+
+def state_of(snapshot: Snapshot, columns: Iterable[str]) -> SourceState:
     """Return a source as it is: its version, and what stands for the rows and columns that matter."""
     return SourceState(version=snapshot.version, mark=whole_mark(marks_of(snapshot, columns).values()))

@@ -108,7 +108,9 @@ class FunctionQuery:
         with self._reading(bind) as reading:
             relation, kinds = reading.call(carried)
             table: pa.Table = reading.call(lambda _relation: relation.to_arrow_table())
-            return _with_names(table, reading.functions), kinds
+            name = reading.functions.as_written
+            table = table.rename_columns([name(column) for column in table.column_names])
+            return _with_names(table, reading.functions), {name(column): kind for column, kind in kinds.items()}
 
     def explained(self, *, analyze: bool, as_json: bool) -> str:
         """How it runs: its stages, where Functions run, what the planner did and why not.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,12 @@ from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
 from lancegpu_sql.query.state import KeptText, SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
-from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.functions_in_text import TextCall, calls_in
 from lancegpu_sql.sql.inner_query import inner_query, with_column_names
 from lancegpu_sql.sql.names import fold, quote
+from lancegpu_sql.sql.places import query_error
 from lancegpu_sql.sql.statement import write_in
+from lancegpu_sql.sql.tokens import tokens_of
 
 # What a statement returns that has nothing to tell.
 _NOTHING = pa.table({"Success": pa.array([], pa.bool_())})
@@ -72,6 +74,7 @@ class OwnStatements:
             if kept is not None:
                 return self._keep(replace(kept, text=_with_column_names(kept.text, None, describe)))
             text = write.text
+            _check_calls(text, write.verb, calls_in(text, signatures_of(self._known())))
             if write.verb == "DROP" and write.target and self._state.forget(write.target[-1]):
                 return self._plain.fixed(_NOTHING)
         rows = self._done(text, parameters, describe)
@@ -114,6 +117,22 @@ class OwnStatements:
     def calls_functions(self, text: str) -> bool:
         """Whether a text calls Functions, itself or through a view or macro."""
         return bool(calls_in(text, signatures_of(self._known())) or kept_used(text, self._state.kept))
+
+
+def _check_calls(text: str, verb: str, calls: Sequence[TextCall]) -> None:
+    """Refuse calls in what DuckDB would make again and again: it knows a Function only while a statement runs."""
+    start, end = inner_query(text) or (len(text), len(text))
+    if verb == "ALTER":
+        start = next((token.start for token in tokens_of(text) if token.text.upper() == "USING"), len(text))
+        end = len(text)
+    for call in calls if verb in ("CREATE", "ALTER") else ():
+        if not start <= call.start < end:
+            raise query_error(
+                f"The Function {text[call.start : call.end]} cannot be part of a DEFAULT, a CHECK, a generated column or an "
+                "index of a table of the session. Compute it in a query, or as a computed column of a table of the database.",
+                text,
+                call.start,
+            )
 
 
 def _with_column_names(text: str, parameters: Any, describe: Describe) -> str:

@@ -13,6 +13,7 @@ from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.placement.gpu_class import GpuClass
+from lancegpu_sql.query.bound import bound_values
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.refresh.target import Target
 from lancegpu_sql.settings import Settings
@@ -92,18 +93,19 @@ def query_need(
     Raises
     ------
     InvalidQuery
-        The Function needs values when it is made, which a query cannot give.
+        The Function needs values when it is made, and is called where none can be given.
     GpuClassNotFound
         The database does not know the Function's GPU class.
     """
-    required = [each.name for each in function.init_parameters if each.required]
+    bound = bound_values(function)
+    required = [each.name for each in function.init_parameters if each.required and each.name not in bound]
     if required:
         raise InvalidQuery(
-            f"The Function {function.name!r} needs values for {', '.join(required)} when it is made, which a query cannot "
-            "give: register it with default values for them.",
+            f"The Function {function.name!r} needs values for {', '.join(required)} when it is made, which cannot be given "
+            "here: register it with default values for them.",
             function=function.name,
         )
-    return _need(catalog, settings, function, options or RefreshOptions.of(), bound={}, job_id=job_id, owner=owner)
+    return _need(catalog, settings, function, options or RefreshOptions.of(), bound=bound, job_id=job_id, owner=owner)
 
 
 def apply_options(settings: Settings, function: FunctionVersion, options: RefreshOptions) -> ApplyOptions:

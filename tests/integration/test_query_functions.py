@@ -165,6 +165,29 @@ def test_a_class_is_made_with_what_a_call_gives_it(session: QuerySession):
     assert session.sql("SELECT list_transform([1, 2], lambda n: times(n, by := 2))").fetchall() == [([2.5, 4.5],)]
 
 
+def test_columns_that_a_pivot_finds_have_the_names_of_their_calls(session: QuerySession):
+    result = session.sql("PIVOT (SELECT id % 2 AS k, id FROM docs) ON k USING sum(id) AS s, max(scaled(id, 2))")
+    assert result.columns == ["0_s", "0_max(scaled(id, 2))", "1_s", "1_max(scaled(id, 2))"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TEMP TABLE made (a BIGINT, b BIGINT AS (scaled(a, 1)))",
+        "CREATE TEMP TABLE made (a DOUBLE DEFAULT (scaled(1, 1)))",
+        "CREATE TEMP TABLE made (a BIGINT CHECK (scaled(a, 1) > 1))",
+        "CREATE INDEX made ON kept (scaled(a, 1))",
+        "ALTER TABLE kept ALTER a SET DEFAULT scaled(1, 1)",
+    ],
+)
+def test_what_the_engine_would_keep_calls_no_function(session: QuerySession, statement: str):
+    session.sql("CREATE TEMP TABLE kept AS SELECT 1 AS a")
+    with pytest.raises(InvalidQuery, match="cannot be part of a DEFAULT"):
+        session.sql(statement)
+    session.sql("ALTER TABLE kept ALTER a TYPE DOUBLE USING scaled(a, 3)")
+    assert session.sql("FROM kept").fetchall() == [(3.0,)]
+
+
 def test_equal_arguments_are_computed_once(session: QuerySession, functions: InProcessFunctions):
     session.sql("SELECT size('x' || i % 10), size('x' || i % 10) + 1 FROM range(10000) r(i)").to_arrow()
     assert functions.rows["size"] == 10

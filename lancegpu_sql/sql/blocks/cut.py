@@ -47,6 +47,7 @@ class _Cutter:
         self._stage = StageParts(names.new("stage"), names)
         self._names = names
         self._keys = {same_key(key) for key in block.group_keys()} if wanted.level == "groups" else set()
+        self._aggregated = block.aggregated
         self._grouping = grouping_of(block)
         self._results: dict[str, tuple[str, tuple[str, ...]]] = {}  # key -> result, texts of the masks it is made for
         self._taken: dict[int, str] = {}  # number of an occurrence -> result
@@ -94,8 +95,10 @@ class _Cutter:
         mask = mask_of(occurrence)
         if masks and (mask is None or same_key(mask) not in masks):
             return None
+        if not self._aggregated:
+            return result
         of_groups = in_groups(self._block, occurrence, self._grouping)
-        return result if of_groups == (self._wanted.level == "groups") or not self._block.aggregated else None
+        return result if of_groups == (self._wanted.level == "groups") else None
 
     # -- the rest -------------------------------------------------------------------------------------------------
 

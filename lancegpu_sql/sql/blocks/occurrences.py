@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
+from lancegpu_sql.sql.blocks.conditions import conditions_of, is_filter, undecided
 from lancegpu_sql.sql.blocks.kinds import (
     has_subquery,
     is_aggregate,
@@ -21,6 +22,8 @@ from lancegpu_sql.sql.blocks.kinds import (
 )
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 
+# Masks are asked for each row, and each holds all its conditions.
+_MOST_CONDITIONS = 16
 _CALLED_IN = ("where", "group", "having", "windows", "qualify", "distinct", "order", "expressions")
 
 
@@ -71,10 +74,10 @@ def occurrences(block: Block) -> list[Occurrence]:
                         found.append(_occurrence(block, node, key, index, root))
                     except NotPlanned:
                         continue
-    return _with_undecided(block, found)
+    return _narrowed(block, found)
 
 
-def _with_undecided(block: Block, found: list[Occurrence]) -> list[Occurrence]:
+def _narrowed(block: Block, found: list[Occurrence]) -> list[Occurrence]:
     """Calls that see fewer rows where AND or OR is decided without them, unless the same call is made for all rows."""
     if all(one.narrower == one.conditions for one in found):
         return found
@@ -134,9 +137,11 @@ def _occurrence(block: Block, call: exp.Anonymous, key: str, index: int, root: e
             target = _tried(call, node, parent)
         if not crossed or isinstance(parent, exp.Filter):
             needed = conditions_of(parent, node)
-            sparing = block.marked.is_deterministic(call) and not _is_filter(parent, root, key)
+            if len(needed) + len(conditions) > _MOST_CONDITIONS:
+                raise NotPlanned("it is called under many conditions")
+            sparing = block.marked.is_deterministic(call) and not is_filter(parent, root, key)
             conditions = [*needed, *conditions]
-            narrower = [*needed, *(_undecided(block, parent, node) if sparing else ()), *narrower]
+            narrower = [*needed, *(undecided(block, parent, node) if sparing else ()), *narrower]
         in_aggregate = in_aggregate or (not in_window and is_aggregate(parent))
         in_window = in_window or isinstance(parent, exp.Window)
         crossed = in_aggregate or in_window  # what stands around an aggregate or a window does not protect it
@@ -219,86 +224,3 @@ def mask_of(occurrence: Occurrence) -> exp.Expr | None:
         inner = condition.copy()
         mask = inner if mask is None else exp.Case(ifs=[exp.If(this=inner, true=mask)])
     return mask
-
-
-def conditions_of(parent: exp.Expr, child: exp.Expr) -> list[exp.Expr]:
-    """What is true where the child of an expression is reached, because the parent evaluates it only then."""
-    if isinstance(parent, exp.If) and not isinstance(parent.parent, exp.Case):
-        if child.arg_key == "true":
-            return [_is_true(parent.this)]
-        return [_is_not_true(parent.this)] if child.arg_key == "false" else []
-    if isinstance(parent, exp.If) and isinstance(parent.parent, exp.Case) and child.arg_key == "true":
-        return [_is_true(_tested(parent.parent, parent))]
-    if isinstance(parent, exp.Case) and child.arg_key in {"ifs", "default"}:
-        before = parent.args["ifs"][: child.index] if child.arg_key == "ifs" else parent.args["ifs"]
-        return [_is_not_true(_tested(parent, branch)) for branch in before]
-    if isinstance(parent, exp.Coalesce) and child.arg_key == "expressions":
-        return [
-            exp.Is(this=_wrapped(part), expression=exp.null())
-            for part in [parent.this, *parent.expressions[: child.index]]
-        ]
-    if isinstance(parent, exp.Filter) and child.arg_key == "this":
-        return [_is_true(parent.expression.this)]
-    return []
-
-
-def _undecided(block: Block, parent: exp.Expr, child: exp.Expr) -> list[exp.Expr]:
-    """What is true where the value of AND or OR depends on its second operand: what is cheap of the first is no decision.
-
-    Null, as the value of a call that is not made, then changes nothing.
-    """
-    if not isinstance(parent, (exp.And, exp.Or)) or child.arg_key != "expression":
-        return []
-    cheap = [part for part in _operands(parent.this, type(parent)) if _is_cheap(block, part)]
-    if isinstance(parent, exp.Or):
-        return [_is_not_true(part) for part in cheap]
-    return [exp.Not(this=exp.Is(this=_wrapped(part), expression=exp.false())) for part in cheap]
-
-
-def _operands(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    inside = node.unnest()
-    if not isinstance(inside, kind):
-        return [node]
-    return [*_operands(inside.this, kind), *_operands(inside.expression, kind)]
-
-
-def _is_cheap(block: Block, part: exp.Expr) -> bool:
-    """Whether an expression may well be evaluated twice to spare a call."""
-    nodes = list(own_nodes(part))
-    return (
-        block.may_be_copied(part)
-        and not has_subquery(part)
-        and not markers_in(part)
-        and not any(isinstance(node, exp.Window) or is_aggregate(node) or is_unknown(node) for node in nodes)
-        and any(isinstance(node, exp.Column) for node in nodes)
-    )
-
-
-def _is_filter(node: exp.Expr, root: exp.Expr, key: str) -> bool:
-    """Whether a condition is one of those that must all be true, of which cheap ones come first anyway."""
-    if key not in {"where", "having", "qualify"}:
-        return False
-    while node is not root and isinstance(node, (exp.And, exp.Paren)):
-        assert node.parent is not None
-        node = node.parent
-    return node is root and isinstance(node, (exp.And, exp.Paren, exp.Where, exp.Having, exp.Qualify))
-
-
-def _tested(case: exp.Case, branch: exp.If) -> exp.Expr:
-    operand = case.this
-    if operand is None:
-        condition: exp.Expr = branch.this
-        return condition
-    return exp.EQ(this=_wrapped(operand), expression=_wrapped(branch.this))
-
-
-def _wrapped(node: exp.Expr) -> exp.Expr:
-    return node.copy() if isinstance(node, (exp.Column, exp.Literal)) else exp.Paren(this=node.copy())
-
-
-def _is_true(node: exp.Expr) -> exp.Expr:
-    return exp.Is(this=exp.Paren(this=node.copy()), expression=exp.true())
-
-
-def _is_not_true(node: exp.Expr) -> exp.Expr:
-    return exp.Not(this=_is_true(node))

@@ -24,6 +24,7 @@ class AsWritten:
             for live, kept in zip(marked.tree.find_all(exp.Query), written.find_all(exp.Query), strict=True)
         }
         self._known: dict[str, list[str] | None] = {}
+        self._columns: dict[int, list[str] | None] = {}  # of the queries themselves, whose texts are long
 
     def knows(self, query: exp.Query) -> bool:
         """Whether a query stands as it was written, parts of it aside."""
@@ -32,7 +33,9 @@ class AsWritten:
     def columns(self, query: exp.Query) -> list[str] | None:
         """The names of a query's columns; None where it does not stand alone, such as one that reads an outer row."""
         written = self._of(query)
-        return self._names(written, written)
+        if id(written) not in self._columns:
+            self._columns[id(written)] = self._names(written, written)
+        return self._columns[id(written)]
 
     def source_columns(self, select: exp.Select) -> list[str] | None:
         """The names of the columns that its FROM gives, in the order of ``*``."""
@@ -141,4 +144,19 @@ def source_aliases(select: exp.Select) -> dict[str, exp.Expr]:
             if isinstance(node, (exp.Table, exp.Subquery, exp.Unnest, exp.Lateral, exp.Values)):
                 unnamed = f"unnamed_subquery{len(found) or ''}"
                 found[fold(node.alias_or_name) or unnamed] = node
+    return found
+
+
+def inner_first(tree: exp.Expr) -> list[exp.Select]:
+    """The blocks, each after those in it."""
+    found: list[exp.Select] = []
+    pending: list[tuple[exp.Expr, bool]] = [(tree, False)]
+    while pending:
+        node, done = pending.pop()
+        if done:
+            found += [node] if isinstance(node, exp.Select) else []
+            continue
+        pending.append((node, True))
+        children = sorted(node.iter_expressions(), key=lambda child: child.arg_key != "with_")
+        pending += [(child, False) for child in reversed(children)]
     return found

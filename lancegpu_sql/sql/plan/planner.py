@@ -19,14 +19,17 @@ from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences, why_in_
 from lancegpu_sql.sql.blocks.places import check_place, is_read
 from lancegpu_sql.sql.blocks.readings import same_reading
 from lancegpu_sql.sql.blocks.resolve import resolve
-from lancegpu_sql.sql.blocks.scopes import AsWritten
+from lancegpu_sql.sql.blocks.scopes import AsWritten, inner_first
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
 from lancegpu_sql.sql.blocks.wanted import Names, Wanted
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
 from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.rules import RULES, Computed, join_keys, join_sides, push_filters, stored_columns
 from lancegpu_sql.sql.stages import Describe, QueryPlan, ReadTree, Stage, StoredColumn
+from lancegpu_sql.sql.tokens import tokens_of
 
+# Planning takes about half a millisecond for each: the lists of a long IN are DuckDB's affair.
+_MOST_TOKENS = 5_000
 _UNREADABLE = (exp.PositionalColumn, exp.Pivot)
 
 
@@ -67,6 +70,8 @@ def plan_query(
         return QueryPlan((), text, ())
     columns = describe(text)
     try:
+        if len(tokens_of(text)) > _MOST_TOKENS:
+            raise NotPlanned("the query is too long to be planned in a short time")
         marked = mark(text, calls, known)
         if read_tree is not None:
             _check_reading(marked, text, calls, read_tree)
@@ -94,7 +99,7 @@ class _Planner:
         self._written = AsWritten(marked, describe)
 
     def plan(self) -> QueryPlan:
-        selects = [select for select in _inner_first(self._tree) if _has_calls(select)]
+        selects = [select for select in inner_first(self._tree) if _has_calls(select)]
         for number, select in enumerate(selects, 1):
             try:
                 self._plan_block(select, number)
@@ -117,13 +122,13 @@ class _Planner:
         """Read computed columns instead of calling, and take calls out of the conditions of joins."""
         self._written = written = AsWritten(self._marked, self._describe)
         self._reads_stored = False
-        for select in _inner_first(self._tree) if computed else ():
+        for select in inner_first(self._tree) if any(computed.values()) else ():
             if any(map(is_marker, own_nodes(select))) and select.args.get("from_"):
                 try:
                     self._read_stored(select, computed)
                 except NotPlanned:
                     continue
-        for select in reversed(_inner_first(self._tree)):
+        for select in reversed(inner_first(self._tree)):
             if select.args.get("from_") and select.args.get("where"):
                 try:
                     if push_filters(
@@ -132,14 +137,14 @@ class _Planner:
                         self._note("push_filters: conditions before the calls of a query in FROM")
                 except NotPlanned:
                     continue
-        for select in _inner_first(self._tree):
+        for select in inner_first(self._tree):
             if select.args.get("from_") and select.args.get("where") and any(map(is_marker, own_nodes(select))):
                 try:
                     if join_keys(select, Sources(select, written), self._marked, self._names, self._around(select)):
                         self._note("join_keys: calls of a condition that joins, before the join")
                 except NotPlanned:
                     continue
-        for select in _inner_first(self._tree):
+        for select in inner_first(self._tree):
             if any(map(is_marker, (node for join in select.args.get("joins") or [] for node in on_calls(join)))):
                 try:
                     if join_sides(select, Sources(select, written), self._marked, self._names):
@@ -303,18 +308,3 @@ def _has_calls(select: exp.Select) -> bool:
 
 def _as_marker(node: exp.Expr) -> exp.Anonymous | None:
     return node if isinstance(node, exp.Anonymous) and is_marker(node) else None
-
-
-def _inner_first(tree: exp.Expr) -> list[exp.Select]:
-    """The blocks, each after those in it."""
-    found: list[exp.Select] = []
-    pending: list[tuple[exp.Expr, bool]] = [(tree, False)]
-    while pending:
-        node, done = pending.pop()
-        if done:
-            found += [node] if isinstance(node, exp.Select) else []
-            continue
-        pending.append((node, True))
-        children = sorted(node.iter_expressions(), key=lambda child: child.arg_key != "with_")
-        pending += [(child, False) for child in reversed(children)]
-    return found

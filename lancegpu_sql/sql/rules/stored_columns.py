@@ -24,8 +24,10 @@ def stored_columns(select: exp.Select, sources: Sources, marked: Marked, compute
         is_aggregate(node) for item in select.expressions for node in own_nodes(item)
     )
     keys = _grouped_by(select)
+    kept = {column.function for columns in computed.values() for column in columns}
+    calls = [node for node in reversed(_own_calls(select)) if marked.function(node) in kept]
     by_alias = {alias: _columns_of(node, computed, hidden) for alias, node in sources.nodes.items()}
-    for call in [node for node in reversed(_own_calls(select)) if marked.is_deterministic(node)]:  # inner ones first
+    for call in filter(marked.is_deterministic, calls):  # inner ones first
         owners = {sources.owner(argument) for argument in call.expressions}
         alias = owners.pop() if len(owners) == 1 else None
         if alias is None or not call.expressions:

@@ -1,7 +1,8 @@
 """One Function over a stream of batches: how large calls and parts are, which worker gets which, what a failure means.
 
-The sizes and the decisions are pure (`parts`, `sizing`, `batches`); `board` holds what is under way and `slot` moves it.
-Nothing here knows of tables, jobs or SQL, and only `workers` knows how a worker is spoken to.
+The sizes and the decisions are pure (`parts`, `sizing`, `batches`); `board` holds what is under way, `dealer` says who gets
+which of it, and `slot` moves it. Nothing here knows of tables, jobs or SQL, and only `workers` knows how a worker is spoken
+to.
 """
 
 from lancegpu_sql.apply.batches import Computed, InputBatch, RowFailure

@@ -128,7 +128,7 @@ class RowChanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._fragments.__exit__(kind, error, trace)
+        self._fragments.remove()
 
     def _whole_rows(self, ids: Numbers) -> pa.Table:
         """Rows by their ids, in that order, hidden columns included."""

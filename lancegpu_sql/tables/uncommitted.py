@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ _OFFSET_MASK = np.uint64(0xFFFFFFFF)
 
 
 class UncommittedFragments:
-    """Writes fragments for a table; a context manager that removes the files of those that were not committed.
+    """Writes fragments for a table, and removes the files of those that were not committed.
 
     Attributes
     ----------
@@ -58,12 +57,8 @@ class UncommittedFragments:
         """They belong to a version now."""
         self.fragments = []
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def remove(self) -> None:
+        """Remove the files of those that belong to no version."""
         for fragment in self.fragments:
             for file in fragment.files:
                 data_path(self._snapshot.uri, file.path).unlink(missing_ok=True)

@@ -121,7 +121,7 @@ class ViewChanges:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._fragments.__exit__(kind, error, trace)
+        self._fragments.remove()
 
     def _write(self) -> None:
         if not self._pending:

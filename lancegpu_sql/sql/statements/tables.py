@@ -187,6 +187,7 @@ def _add(reader: Reader, table: Name) -> Statement:
     )
 
 
+_CALCULATES = "A computed column is one Function applied to columns as they are: calculate inside the Function"
 _Arguments = tuple[tuple[int | str, str], ...]
 
 
@@ -222,12 +223,11 @@ def _call(reader: Reader) -> tuple[str, _Arguments, tuple[tuple[str, Value], ...
         else:
             columns.append((len(columns) if name is None else name, reader.dotted_name(_COLUMN)[-1]))
         if not (reader.sees_sign(",") or reader.sees_sign(")")):
-            reader.refuse(
-                "A computed column is one Function applied to columns as they are: calculate inside the Function",
-                expected=(",", ")"),
-            )
+            reader.refuse(_CALCULATES, expected=(",", ")"))
 
     reader.list_of(argument)
+    if not (reader.ended or reader.sees_sign(")")):
+        reader.refuse(_CALCULATES, expected=")")
     reader.sign(")")
     if reader.peek().folded in ("STORED", "VIRTUAL"):
         reader.refuse("A computed column is stored when it is refreshed", expected="the end of the statement")

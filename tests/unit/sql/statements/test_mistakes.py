@@ -94,6 +94,7 @@ def test_what_was_expected_is_said_with_the_place(text: str, line: int, column: 
         ("UPDATE t SET a = 1, a = 2", "'a' is set twice"),
         ("UPDATE t SET (a, b) = (1, 2, 3)", "2 columns are set to 3 values"),
         ("ALTER TABLE t ADD COLUMN c AS (f(x + 1))", "one Function applied to columns as they are"),
+        ("ALTER TABLE t ADD COLUMN c AS (f(x) + 1)", "one Function applied to columns as they are"),
         ("ALTER TABLE t ADD COLUMN c AS (f(g(x)))", "one Function applied to columns as they are"),
         ("ALTER TABLE t ADD COLUMN c AS (f('x'))", "by the name of its parameter"),
         ("ALTER TABLE t RENAME TO u", "A table keeps its name"),

@@ -13,7 +13,7 @@ from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.view_needs import refuse_needed
-from lancegpu_sql.errors import ViewNotFound
+from lancegpu_sql.errors import AlreadyExists, ViewNotFound
 from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.model import View, ViewDefinition, metadata_of, open_view, view_of
 from lancegpu_sql.refresh.views.request import ViewOptions
@@ -226,8 +226,15 @@ def create_view(services: Services, name: str, query: str, *, if_not_exists: boo
     from lancegpu_sql.refresh.views.defining import define_view  # it loads DuckDB
 
     arguments.text(name, "the name of a view")
-    if if_not_exists and services.tables.exists(name) and view_of(services.tables.open(name)) is not None:
+    stands = services.tables.exists(name) and view_of(services.tables.open(name)) is not None
+    if stands and if_not_exists:
         return None
+    if stands:
+        raise AlreadyExists(
+            f"There is a materialized view {name!r} already: refresh it with REFRESH MATERIALIZED VIEW {name}, or drop it with "
+            f"DROP MATERIALIZED VIEW {name} to write another query.",
+            table=name,
+        )
     defined = define_view(services.tables, _functions(services), arguments.text(query, "the query of a view"))
     services.tables.create_view(name, defined.schema.with_metadata(dict(metadata_of(defined.definition))))
     return MaterializedView(services, name)

@@ -193,6 +193,12 @@ def test_a_name_that_is_taken_is_refused(db: Database):
         db.create_materialized_view("t", MADE)
 
 
+def test_a_view_that_stands_is_answered_with_what_can_be_done(db: Database):
+    db.create_materialized_view("v", MADE, with_no_data=True)
+    with pytest.raises(AlreadyExists, match="REFRESH MATERIALIZED VIEW v, or drop it"):
+        db.create_materialized_view("v", MADE)
+
+
 def test_a_table_is_no_view(db: Database):
     with pytest.raises(ViewNotFound, match="it is a table"):
         db.open_materialized_view("t")

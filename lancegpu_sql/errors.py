@@ -290,4 +290,4 @@ class StorageError(LanceGpuError):
 
 
 class CatalogError(LanceGpuError):
-    """The catalog cannot be read, or a newer release made it."""
+    """The catalog cannot be read, or a newer release made it; `retryable` where it may work later by itself."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -24,6 +25,9 @@ MOST_SECONDS = 1e9
 MOST = 2**63 - 1
 
 _SHOWN_CHARACTERS = 100
+
+# Up to the last @: one in a password should be written as %40, and is not always.
+_PASSWORD = re.compile(r"(://[^\s:/@]*:)\S*(?=@)|((?<=[?&])password=)[^\s&]*", re.IGNORECASE)
 
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=MOST)]
@@ -93,8 +97,8 @@ class Settings(BaseModel):
     )
     catalog: str | None = Field(
         default=None,
-        description="The catalog's place: a path, or a URL of a database. By default a SQLite file in the database's "
-        "folder.",
+        description="The catalog's place: a path, or a URL of PostgreSQL, as postgresql://user@host/name, where agents on "
+        "several hosts serve one database. By default a SQLite file in the database's folder.",
     )
     catalog_busy_timeout_seconds: Seconds = Field(
         default=30.0, description="How long a change of the catalog waits for another process's."
@@ -208,6 +212,11 @@ class Settings(BaseModel):
         "and every 5 s), `quiet` (one final line), or `auto`: a bar on a terminal, quiet in a notebook, lines elsewhere.",
     )
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Show all but passwords."""
+        for name, value in super().__repr_args__():
+            yield name, masked(value) if isinstance(value, str) else value
+
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:
         """Read the settings: a keyword wins over a variable, a variable over the default.
@@ -263,10 +272,15 @@ def _suggestion(name: str, spelled: str, known: Iterable[str]) -> str:
     return f" Did you mean {PREFIX + close[0].upper() if spelled.startswith(PREFIX) else close[0]}?"
 
 
+def masked(text: str) -> str:
+    """Return a text with the passwords of the URL in it made unreadable."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", text)
+
+
 def shown(value: object) -> str:
     """Return a value as a message shows it: a line of it, and never an error."""
     try:
-        text = repr(value)
+        text = masked(repr(value))
     except Exception:  # a number of thousands of digits; a `__repr__` of a user's
         return f"<{type(value).__name__}>"
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from postgresql_server import PostgresqlServer, programs, running
 from skips import refusal
 from suites import rank, report_lines, suite_of
 
@@ -72,6 +73,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("seconds used by suite")
         for line in report_lines(_used_seconds):
             terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(request: pytest.FixtureRequest) -> Iterator[PostgresqlServer]:
+    """A PostgreSQL server of this run's own, started when the first test wants it."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(words: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{words}", flush=True)
+
+    with running(programs(say)) as server:
+        yield server
 
 
 @pytest.fixture

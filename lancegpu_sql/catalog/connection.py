@@ -7,7 +7,7 @@ import sqlite3
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,28 +15,14 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 from sqlalchemy import exc
 
+from lancegpu_sql.catalog import postgresql, sqlite
 from lancegpu_sql.catalog.migrations import history
-from lancegpu_sql.catalog.private import make_folder
-from lancegpu_sql.catalog.rows import json_of
 from lancegpu_sql.errors import CatalogError, InvalidInput
+from lancegpu_sql.settings import masked
 
 Result = TypeVar("Result")
 
-_WRITES = "lancegpu_writes"
 _ATTEMPTS = 8
-_ADVICE = {
-    "SQLITE_FULL": "the disk is full. What was committed is kept; free some space and try again",
-    "SQLITE_IOERR": "the disk refused to read or write (full, over quota, or failing). What was committed is kept",
-    "SQLITE_READONLY": "it may not be written by this user; allow writing to the file and its folder. This release writes "
-    "to it even where tables are only read; lance and lancedb read them without",
-    "SQLITE_CANTOPEN": "the file cannot be opened; check that its folder exists and may be written by this user",
-    "SQLITE_PERM": "this user may not use the file",
-    "SQLITE_NOTADB": "the file is not a SQLite database; move it away, or name another file for the catalog",
-    "SQLITE_CORRUPT": "the file is damaged; restore it from a backup, or move it away with its -wal and -shm files "
-    "(tables and computed values are not in it, registered Functions and jobs are)",
-    "SQLITE_BUSY": "other processes kept it locked for too long; try again",
-    "SQLITE_LOCKED": "other processes kept it locked for too long; try again",
-}
 
 
 class CatalogConnection:
@@ -45,26 +31,37 @@ class CatalogConnection:
     Parameters
     ----------
     url_or_path
-        A file's path (SQLite) or a URL of SQLAlchemy's form.
+        A file's path (SQLite), or a URL of PostgreSQL.
     busy_timeout_seconds
         How long a transaction waits for another process's write.
+    database
+        Whose catalog it is, where one server holds those of several: the id that goes into the name of its schema.
     """
 
-    def __init__(self, url_or_path: str | os.PathLike[str], busy_timeout_seconds: float) -> None:
+    def __init__(self, url_or_path: str | os.PathLike[str], busy_timeout_seconds: float, database: str = "") -> None:
         url = _url(url_or_path)
-        self.place = url.database or "" if _is_sqlite(url) else url.render_as_string(hide_password=True)
+        self.place = url.database or "" if _is_sqlite(url) else masked(url.render_as_string())
+        self._schema = None if _is_sqlite(url) else "_".join(["lancegpu", *([database] if database else [])])
         self._busy_timeout_seconds = busy_timeout_seconds
         self._closed = False
+        self._reader: sa.Engine
+        self._writer: sa.Engine
         with self._mapped():
-            if _is_sqlite(url):
-                _prepare_file(Path(self.place))
-                self._engine = _sqlite_engine(url, busy_timeout_seconds)
+            if self._schema is None:
+                sqlite.prepare_file(Path(self.place))
+                self._engine = sqlite.sqlite_engine(url, busy_timeout_seconds)
+                self._reader = self._engine
+                self._writer = self._engine.execution_options(**{sqlite.WRITES: True})
             else:
-                self._engine = sa.create_engine(url, pool_pre_ping=True)
-            self._writer = self._engine.execution_options(**{_WRITES: True})
+                self._engine = postgresql.postgresql_engine(url, self._schema, busy_timeout_seconds)
+                # What one transaction reads is of one moment, as in SQLite.
+                self._reader = self._engine.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+                self._writer = self._engine
         _engines.add(self._engine)
         try:
-            self._bring_up_to_date(_is_sqlite(url))
+            self._bring_up_to_date()
         except BaseException:
             self.close()
             raise
@@ -73,7 +70,7 @@ class CatalogConnection:
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that reads."""
         self._check_open()
-        with self._mapped(), self._engine.connect() as connection:
+        with self._mapped(), self._reader.connect() as connection:
             yield connection
 
     @contextmanager
@@ -81,13 +78,12 @@ class CatalogConnection:
         """A transaction that writes: alone from its first statement, committed at its end, or undone by an error."""
         self._check_open()
         with self._mapped(), self._writer.begin() as connection:
+            if self._schema is not None:
+                postgresql.wait_for_turn(connection, self._schema)
             yield connection
 
     def write(self, work: Callable[[sa.Connection], Result]) -> Result:
-        """Run a transaction that writes, again where another process took the same new key first.
-
-        On SQLite a writer is alone and this never happens; elsewhere two may insert one key at once.
-        """
+        """Run a transaction that writes, again where another program took the same new key first."""
         for attempt in range(_ATTEMPTS):
             try:
                 with self.writing() as connection:
@@ -106,15 +102,17 @@ class CatalogConnection:
         if self._closed:
             raise CatalogError(f"The catalog {self.place} was closed; connect again.", path=self.place)
 
-    def _bring_up_to_date(self, is_sqlite: bool) -> None:
+    def _bring_up_to_date(self) -> None:
         with self.reading() as connection:
             version = history.schema_version(connection, self.place)
         history.check_readable(version, self.place)
         if version == history.CURRENT_VERSION:
             return
-        if is_sqlite:
+        if self._schema is None:
             self._turn_on_write_ahead_log()
-        with self.writing() as connection:
+        with self.writing() as connection:  # of several processes one migrates, the others find it done
+            if self._schema is not None:
+                postgresql.make_schema(connection, self._schema)
             history.migrate(connection, self.place)
 
     def _turn_on_write_ahead_log(self) -> None:
@@ -136,11 +134,15 @@ class CatalogConnection:
         try:
             yield
         except (exc.SQLAlchemyError, sqlite3.Error) as error:
-            raise _catalog_error(self.place, error) from error
+            raise self._error(error) from error
         except ModuleNotFoundError as error:
+            advice = (
+                "pip install 'lancegpu-sql[postgresql]'"
+                if error.name == postgresql.DRIVER
+                else ("install it, or write postgresql:// for psycopg")
+            )
             raise CatalogError(
-                f"The catalog {self.place} needs the driver {error.name!r}, which is not installed here: install it, or "
-                "name another one in the URL, such as postgresql+psycopg://.",
+                f"The catalog {self.place} needs the driver {error.name!r}, which is not installed here: {advice}.",
                 path=self.place,
             ) from error
         except OverflowError as error:
@@ -163,6 +165,25 @@ class CatalogConnection:
                 path=self.place,
             ) from error
 
+    def _error(self, error: Exception) -> Exception:
+        cause = getattr(error, "orig", None) or error
+        code = str(getattr(cause, "sqlite_errorname", "") or getattr(cause, "sqlstate", None) or "")
+        advice, retryable = sqlite.told(cause), sqlite.is_busy(cause)
+        if self._schema is not None and isinstance(error, exc.DBAPIError):
+            if postgresql.is_beyond_limits(cause):
+                return InvalidInput("a number is larger than the catalog can hold")
+            trouble = postgresql.trouble(cause)
+            advice, retryable = trouble.told, trouble.retryable
+        told = advice or f"{type(cause).__name__}: {cause}"
+        return CatalogError(
+            f"The catalog {self.place} cannot be used: {told}.", path=self.place, code=code, retryable=retryable
+        )
+
+
+def is_postgresql(url_or_path: str | os.PathLike[str]) -> bool:
+    """Whether a catalog's place is a PostgreSQL server."""
+    return os.fspath(url_or_path).startswith(("postgresql:", "postgresql+", "postgres:"))
+
 
 def _url(url_or_path: str | os.PathLike[str]) -> sa.URL:
     text = os.fspath(url_or_path)
@@ -170,50 +191,25 @@ def _url(url_or_path: str | os.PathLike[str]) -> sa.URL:
         return sa.URL.create("sqlite", database=str(Path(text).absolute()))
     try:
         url = sa.make_url(text)
-    except exc.ArgumentError as error:
-        raise CatalogError(f"{text!r} is neither a path nor a URL of a database.", path=text) from error
+    except (exc.ArgumentError, ValueError):  # its own words may hold a part of the password
+        shown = masked(text)
+        raise CatalogError(
+            f"{shown!r} is neither a path nor a URL of a database. In a user's name or password, characters such as @ : / # "
+            "are written in percent, as %40.",
+            path=shown,
+        ) from None
     if _is_sqlite(url):
         return sa.URL.create("sqlite", database=str(Path(url.database or "catalog.sqlite").absolute()))
-    return url
+    if not is_postgresql(text):
+        raise InvalidInput(
+            f"the catalog cannot be kept in {url.get_backend_name()!r}; name a path (a SQLite file), or a URL of PostgreSQL, "
+            "such as postgresql://user@host/name",
+        )
+    return url.set(drivername=f"postgresql+{postgresql.DRIVER}") if "+" not in url.drivername else url
 
 
 def _is_sqlite(url: sa.URL) -> bool:
     return url.get_backend_name() == "sqlite"
-
-
-def _prepare_file(path: Path) -> None:
-    """Make the file before SQLite does, so that it is never readable by others; its log gets the same rights.
-
-    One that is there is not opened: to close any descriptor of a file drops all POSIX locks that the process holds on it,
-    those of another open catalog too, and other processes would then clear the log away under that one.
-    """
-    make_folder(path.parent)
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-
-
-def _sqlite_engine(url: sa.URL, busy_timeout_seconds: float) -> sa.Engine:
-    engine = sa.create_engine(
-        url,
-        connect_args={"timeout": busy_timeout_seconds, "check_same_thread": False, "isolation_level": None},
-        # A thread that needs a connection gets one: SQLite's are cheap, and waiting for another thread's could last.
-        max_overflow=-1,
-        json_deserializer=json_of,
-    )
-
-    @sa.event.listens_for(engine, "connect")
-    def set_up(driver: Any, _record: object) -> None:
-        driver.execute("PRAGMA foreign_keys = ON")
-        # With the write-ahead log, NORMAL loses at most the last commits in a power cut and never damages the file.
-        driver.execute("PRAGMA synchronous = NORMAL")
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        # A transaction that reads first and writes later may fail at its write; one that begins IMMEDIATE waits its turn.
-        writes = connection.get_execution_options().get(_WRITES)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
 
 
 # A fork handler cannot be taken back: one for all engines there are, not one for each that there ever was.
@@ -237,11 +233,3 @@ def _forget_connections() -> None:
 
 
 os.register_at_fork(before=_close_idle_connections, after_in_child=_forget_connections)
-
-
-def _catalog_error(place: str, error: Exception) -> CatalogError:
-    cause = getattr(error, "orig", None) or error
-    code = str(getattr(cause, "sqlite_errorname", ""))
-    advice = next((text for name, text in _ADVICE.items() if code.startswith(name)), None)
-    told = advice or f"{type(cause).__name__}: {cause}"
-    return CatalogError(f"The catalog {place} cannot be used: {told}.", path=place, code=code)

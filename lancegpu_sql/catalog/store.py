@@ -28,22 +28,27 @@ class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, Pr
         self._connection = connection
 
     @classmethod
-    def open(cls, url_or_path: str | os.PathLike[str], *, busy_timeout_seconds: float = 30.0) -> Self:
+    def open(
+        cls, url_or_path: str | os.PathLike[str], *, busy_timeout_seconds: float = 30.0, database: str = ""
+    ) -> Self:
         """Open a catalog; make it, or bring it up to this release, where that is due.
 
         Parameters
         ----------
         url_or_path
-            The path of a SQLite file, or a URL of a database. A file is made readable by its owner alone.
+            The path of a SQLite file, or a URL of PostgreSQL. A file is made readable by its owner alone.
         busy_timeout_seconds
             How long a change waits for another process's.
+        database
+            Its id, by which one PostgreSQL database holds the catalogs of several: each has a schema of its own.
 
         Raises
         ------
         CatalogError
-            It cannot be opened, is no catalog, or was made by a newer release; nothing was changed.
+            It cannot be opened, is no catalog, or was made by a newer release; nothing was changed. `retryable` says
+            whether it may work later, as where a server does not answer.
         """
-        return cls(CatalogConnection(url_or_path, busy_timeout_seconds))
+        return cls(CatalogConnection(url_or_path, busy_timeout_seconds, database))
 
     @property
     def place(self) -> str:

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from lancegpu_sql.catalog.connection import is_postgresql
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
+from lancegpu_sql.database.catalog_place import catalog_place, keep_catalog_place
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
 from lancegpu_sql.database.identity import database_id
@@ -20,6 +22,8 @@ from lancegpu_sql.placement.local import LocalPlacement
 from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.store import TableStore
 from lancegpu_sql.workers import WorkerPool
+
+_OBJECT_STORES = ("s3://", "gs://", "az://", "abfss://")
 
 
 def connect(
@@ -44,29 +48,32 @@ def connect(
     settings
         Every knob; read from ``LANCEGPU_…`` environment variables if left out.
     **overrides
-        Single settings, such as ``worker_idle_seconds=5``.
+        Single settings, such as ``worker_idle_seconds=5``, or ``catalog="postgresql://user@host/name"``.
 
     Raises
     ------
     InvalidInput
-        The uri is no local folder, or a setting is unknown or does not suit.
+        The uri is no local folder, a setting is unknown or does not suit, or the database's catalog is another one.
     InvalidPlacement
         The settings of a cluster do not suit.
     InvalidGpuClass, GpuClassesDiffer
         The file is wrong, or says something else than the database; `lancegpu classes apply` changes what it says.
     StorageError, CatalogError
-        The folder or the catalog cannot be used.
+        The folder or the catalog cannot be used; `CatalogError.retryable` where it may work later by itself.
     """
-    folder = _local_folder(uri)
     chosen = _settings(settings, gpu_classes, overrides)
+    folder = _local_folder(uri, chosen)
     place = placement or _placement(chosen)
     private = folder / PRIVATE_FOLDER
     _make_private(private)
+    identity = database_id(private)
     catalog = Catalog.open(
-        chosen.catalog or private / "catalog.sqlite", busy_timeout_seconds=chosen.catalog_busy_timeout_seconds
+        catalog_place(private, chosen.catalog),
+        busy_timeout_seconds=chosen.catalog_busy_timeout_seconds,
+        database=identity,
     )
     try:
-        identity = database_id(private)
+        keep_catalog_place(private, catalog.place)
         if chosen.gpu_classes is not None:
             adopt_gpu_classes(catalog, chosen.gpu_classes)
         settle_dead(catalog)
@@ -115,8 +122,15 @@ def _settings(
     return Settings.load({}, **settings.model_dump(exclude_unset=True), **overrides) if overrides else settings
 
 
-def _local_folder(uri: str | os.PathLike[str]) -> Path:
+def _local_folder(uri: str | os.PathLike[str], settings: Settings) -> Path:
     text = arguments.path(uri, "the folder of a database")
+    if text.startswith(_OBJECT_STORES) and not is_postgresql(settings.catalog or ""):
+        raise InvalidInput(
+            f"{text!r} is in an object store, which can hold no catalog: that must be in PostgreSQL, as in "
+            f"connect({text!r}, catalog='postgresql://user@host/name'). And this release opens databases in local folders "
+            "only: name one, on a volume that all agents share",
+            uri=text,
+        )
     if "://" in text:
         raise InvalidInput(f"{text!r} is no local folder; this release opens databases in local folders only", uri=text)
     if not text:

@@ -7,8 +7,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,14 +38,40 @@ from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import AlreadyExists, CatalogError, Conflict, FunctionNotFound, InvalidInput, JobNotFound
 
 
+@dataclass(frozen=True)
+class Place:
+    """A catalog's place, and the id of its database where several catalogs are there."""
+
+    url: str
+    database: str = ""
+
+    def open(self) -> Catalog:
+        return Catalog.open(self.url, database=self.database)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "shop" / "catalog.sqlite"
 
 
 @pytest.fixture
-def catalog(path: Path) -> Iterator[Catalog]:
+def in_file(path: Path) -> Iterator[Catalog]:
+    """A catalog in a SQLite file."""
     with Catalog.open(path) as opened:
+        yield opened
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, path: Path) -> Place:
+    """Where a catalog may be: a new file, or a new database's schema on a PostgreSQL server."""
+    if request.param == "sqlite":
+        return Place(str(path))
+    return Place(request.getfixturevalue("postgresql_server").url(), uuid.uuid4().hex)
+
+
+@pytest.fixture
+def catalog(place: Place) -> Iterator[Catalog]:
+    with place.open() as opened:
         yield opened
 
 
@@ -350,8 +378,8 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_events(catalog: Catal
 # --- the file
 
 
-def test_the_file_and_its_folder_are_the_owners_alone(catalog: Catalog, path: Path) -> None:
-    catalog.add_event("x", "y", "z")
+def test_the_file_and_its_folder_are_the_owners_alone(in_file: Catalog, path: Path) -> None:
+    in_file.add_event("x", "y", "z")
     modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
     assert modes == dict.fromkeys(["catalog.sqlite", "catalog.sqlite-shm", "catalog.sqlite-wal"], 0o600)
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -364,7 +392,7 @@ def test_a_catalog_opened_again_has_what_was_kept(path: Path) -> None:
         assert catalog.payload("sentiment", 1) == b"payload"
 
 
-def test_migrations_make_the_tables_that_the_store_reads(path: Path, catalog: Catalog) -> None:
+def test_migrations_make_the_tables_that_the_store_reads(path: Path, in_file: Catalog) -> None:
     migrated, described = sa.create_engine(f"sqlite:///{path}"), sa.create_engine("sqlite://")
     schema.metadata.create_all(described)
     try:
@@ -425,7 +453,7 @@ def test_a_newer_catalog_is_refused_and_left_as_it_is(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_catalog_knows_the_release_it_is_at(path: Path, catalog: Catalog) -> None:
+def test_a_catalog_knows_the_release_it_is_at(path: Path, in_file: Catalog) -> None:
     driver = sqlite3.connect(path)
     assert driver.execute("SELECT version FROM catalog_schema").fetchall() == [(history.CURRENT_VERSION,)]
     driver.close()
@@ -539,8 +567,8 @@ def test_a_row_that_cannot_be_read_is_named(path: Path, damage: str, look: Calla
         lambda catalog: catalog.function("\ud800"),
     ],
 )
-def test_what_no_database_can_hold_is_refused(path: Path, ask: Callable[[Catalog], Any]) -> None:
-    with Catalog.open(path) as catalog, pytest.raises(InvalidInput):
+def test_what_no_database_can_hold_is_refused(catalog: Catalog, ask: Callable[[Catalog], Any]) -> None:
+    with pytest.raises(InvalidInput):
         ask(catalog)
 
 
@@ -571,12 +599,13 @@ def test_a_full_disk_is_an_error_and_what_was_committed_is_kept(path: Path) -> N
 
 SHARE = """
 import sys
+import uuid
 from lancegpu_sql.catalog.models import FunctionVersion, JobRecord, utc_now
 from lancegpu_sql.catalog.store import Catalog
 
-path, name = sys.argv[1:]
+url, database, name = sys.argv[1:]
 sys.stdin.read()  # all begin together
-catalog = Catalog.open(path)
+catalog = Catalog.open(url, database=database)
 for number in range(25):
     common = dict(parameters=(), output_type="double", output_nullable=True, calling="row", python_version="3.11")
     for digest in (f"{name}-{number}", f"common-{number}"):
@@ -590,15 +619,14 @@ catalog.close()
 """
 
 
-def test_four_processes_at_once_make_one_catalog_and_lose_nothing(path: Path) -> None:
-    processes = [
-        subprocess.Popen([sys.executable, "-c", SHARE, str(path), name], stdin=subprocess.PIPE) for name in "abcd"
-    ]
+def test_four_processes_at_once_make_one_catalog_and_lose_nothing(place: Place) -> None:
+    share = [sys.executable, "-c", SHARE, place.url, place.database]
+    processes = [subprocess.Popen([*share, name], stdin=subprocess.PIPE) for name in "abcd"]
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()
     assert [process.wait(timeout=120) for process in processes] == [0, 0, 0, 0]
-    with Catalog.open(path) as catalog:
+    with place.open() as catalog:
         versions = catalog.function_versions("f")
         assert [found.version for found in versions] == list(range(1, 126))
         assert len({found.digest for found in versions}) == 125
@@ -610,7 +638,7 @@ FORK = """
 import os, sys
 from lancegpu_sql.catalog.store import Catalog
 
-catalog = Catalog.open(sys.argv[1])
+catalog = Catalog.open(sys.argv[1], database=sys.argv[2])
 catalog.add_event("x", "before", "")
 child = os.fork()
 for number in range(50):
@@ -639,9 +667,9 @@ def test_a_second_handle_in_one_process_takes_no_lock_away(path: Path) -> None:
         assert elsewhere("print(*(event.message for event in catalog.events()))") == expected
 
 
-def test_a_fork_gives_both_sides_connections_of_their_own(path: Path) -> None:
-    subprocess.run([sys.executable, "-c", FORK, str(path)], check=True, timeout=60)
-    with Catalog.open(path) as catalog:
+def test_a_fork_gives_both_sides_connections_of_their_own(place: Place) -> None:
+    subprocess.run([sys.executable, "-c", FORK, place.url, place.database], check=True, timeout=60)
+    with place.open() as catalog:
         kinds = [event.kind for event in catalog.events()]
     assert (kinds.count("child"), kinds.count("parent")) == (50, 50)
 

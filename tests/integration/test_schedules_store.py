@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -106,9 +107,11 @@ class Office:
         return [event.kind for event in self.catalog.events(subject="schedule column docs.vec")]
 
 
-@pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
-    with Catalog.open(tmp_path / "catalog.sqlite") as catalog:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def office(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Office]:
+    here = request.param == "sqlite"
+    url = tmp_path / "catalog.sqlite" if here else request.getfixturevalue("postgresql_server").url()
+    with Catalog.open(url, database=uuid.uuid4().hex) as catalog:
         yield Office(catalog)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from lancegpu_sql.catalog.migrations import version_1, version_2, version_3, version_4, version_5
+from lancegpu_sql.catalog.migrations import version_1, version_2, version_3, version_4, version_5, version_6
 from lancegpu_sql.catalog.schema import catalog_schema
 from lancegpu_sql.errors import CatalogError
 
@@ -16,6 +16,7 @@ MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (
     version_3.upgrade,
     version_4.upgrade,
     version_5.upgrade,
+    version_6.upgrade,
 )
 CURRENT_VERSION = len(MIGRATIONS)
 

@@ -23,6 +23,7 @@ from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.memos import Memos
 from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.stage_rows import FIRST_ROWS, INPUT_ROWS
 from lancegpu_sql.query.stages import Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
@@ -48,6 +49,8 @@ class FunctionQuery:
         Where they are computed.
     also
         The name of a view or macro that is made for it though it does not mention it.
+    reads_all
+        Whether whoever reads it wants all its rows, so that calls are large from the beginning.
     """
 
     def __init__(
@@ -59,7 +62,10 @@ class FunctionQuery:
         known: Mapping[str, FunctionVersion],
         source: FunctionSource,
         also: str = "",
+        *,
+        reads_all: bool = False,
     ) -> None:
+        self._reads_all = reads_all
         self._text = text
         self._parameters = parameters
         self._tables = tables
@@ -143,7 +149,8 @@ class FunctionQuery:
     def _opened(self) -> AbstractContextManager[FunctionReading]:
         def bind(reading: FunctionReading) -> Any:
             reading.runs_as_written = not self._plan.stages
-            return Stages(self._plan, self._parameters, self._known, reading, self._bind).relation()
+            first_rows = INPUT_ROWS if self._reads_all else FIRST_ROWS
+            return Stages(self._plan, self._parameters, self._known, reading, self._bind, first_rows).relation()
 
         return self._reading(bind)
 

@@ -62,6 +62,8 @@ class QuerySession:
         The names of all tables.
     functions
         The Functions that queries may call; None where there are none.
+    reads_all
+        Whether all rows of each query are wanted, so that calls are large from the beginning.
     """
 
     def __init__(
@@ -69,7 +71,10 @@ class QuerySession:
         snapshots: Callable[[str], Snapshot | None],
         names: Callable[[], list[str]],
         functions: FunctionSource | None = None,
+        *,
+        reads_all: bool = False,
     ) -> None:
+        self._reads_all = reads_all
         self._tables = Tables(snapshots, names)
         self._functions = functions
         self._state = SessionState()
@@ -147,7 +152,8 @@ class QuerySession:
         tables = QueryTables(self._tables, self._state.made, versions, given)
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
-            query = FunctionQuery(text, parameters, tables, self._state, known, self._functions)
+            made = (self._state, known, self._functions)
+            query = FunctionQuery(text, parameters, tables, *made, reads_all=self._reads_all)
             try:
                 return self._plain.fixed(*query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
             except NeedsToRun:

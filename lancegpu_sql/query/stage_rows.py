@@ -17,7 +17,7 @@ from lancegpu_sql.sql.stages import Stage
 INPUT_ROWS = 2_048
 """Of one batch of a stage's input: as many as DuckDB has at a time, so that the first do not wait for more."""
 
-_FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
+FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
 _SLOW_SECONDS = 0.25  # whoever waits for first rows, or needs no more, notices
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
@@ -65,6 +65,7 @@ class StageRows:
         schema: pa.Schema,
         *,
         pending_bytes: int,
+        first_rows: int = FIRST_ROWS,
         read: Callable[[int, int], None] = lambda _rows, _bytes: None,
     ) -> None:
         self._carried = list(carried)
@@ -73,7 +74,7 @@ class StageRows:
         self._schema = schema
         self._pending_bytes = pending_bytes
         self._read = read
-        self._chunk_rows = _FIRST_ROWS
+        self._chunk_rows = first_rows
         self._in_flight = 1
         self._since_grown = 0
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from lancegpu_sql.errors import LoadTimeout, WorkerLost
+from lancegpu_sql.errors import Conflict, LoadTimeout, WorkerLost
 from lancegpu_sql.workers.calls import (
     CALLS_COMMAND,
     HEALTH_ACTION,
@@ -99,6 +100,25 @@ class CallStream:
             self._writer.close()
 
 
+# Processes in which gRPC has begun to work: this one, or one that this one was forked off.
+_used_in: set[int] = set()
+
+
+def check_not_forked() -> None:
+    """Refuse to speak to workers where gRPC would wait for ever, or end the process.
+
+    Raises
+    ------
+    Conflict
+        This process was forked off one that spoke to workers.
+    """
+    if _used_in - {os.getpid()}:
+        raise Conflict(
+            "This process was forked off one that had used workers, and connections to workers do not outlive that. Start it "
+            'with multiprocessing\'s "spawn" or "forkserver" and connect there, or fork before anything is computed.'
+        )
+
+
 class WorkerClient:
     """Speaks to one worker process.
 
@@ -121,6 +141,7 @@ class WorkerClient:
             options = {"tls_root_certs": tls_root, "generic_options": [("grpc.enable_http_proxy", 0)]}
         if tls_name is not None:
             options["override_hostname"] = tls_name
+        _used_in.add(os.getpid())
         self._client = flight.FlightClient(address, **options)
 
     def load(self, load: FunctionLoad) -> LoadReport:

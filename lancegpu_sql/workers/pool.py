@@ -17,6 +17,7 @@ from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Plac
 from lancegpu_sql.placement.request import LostCause
 from lancegpu_sql.workers.ahead import Ahead
 from lancegpu_sql.workers.batch_sizes import BatchSizes, BatchSizeStore
+from lancegpu_sql.workers.client import check_not_forked
 from lancegpu_sql.workers.cpu_sizes import CpuSizes, RungStore
 from lancegpu_sql.workers.greeter import Greeter
 from lancegpu_sql.workers.lease import Lease
@@ -78,6 +79,8 @@ class WorkerPool:
 
         Raises
         ------
+        Conflict
+            This process was forked off one that had used workers.
         Cancelled
             `cancelled` was set, or the pool was closed.
         LoadFailed, LoadTimeout
@@ -85,6 +88,7 @@ class WorkerPool:
         WorkerLost
             The worker ended before it was ready.
         """
+        check_not_forked()
         need = self._sized(need)
         while (warm := self._take_warm(need)) is not None:
             if isinstance(warm, Ahead):
@@ -118,8 +122,14 @@ class WorkerPool:
         ----------
         need
             Of a Function that uses no GPU: nothing that others may wait for is held for what may never come.
+
+        Raises
+        ------
+        Conflict
+            This process was forked off one that had used workers.
         """
         assert need.gpu_class is None
+        check_not_forked()
         need = self._sized(need)
         ahead = Ahead(Worker(need, self._wake_keeper, self._greeter))
         thread = threading.Thread(target=self._run_ahead, args=(ahead,), name="worker-ahead", daemon=True)

@@ -89,8 +89,10 @@ def files_of(shop: Database, version: int) -> list[object]:
 FORKING = """
 import os, sys, warnings
 from pathlib import Path
+import pytest
 from refresh_kit import Calls, noting, open_database
 from lancegpu_sql import col
+from lancegpu_sql.errors import Conflict
 
 warnings.simplefilter("ignore")  # Lance warns of forks
 folder = Path(sys.argv[1])
@@ -102,6 +104,8 @@ with open_database(folder) as shop:
     child = os.fork()
     if child == 0:
         assert shop.sql("SELECT sum(x) FROM items").fetchall() == [(1,)]
+        with pytest.raises(Conflict, match="forked off one that had used workers"):
+            shop.sql("SELECT noting(key, x + 1) FROM items").fetchall()
         shop.close()
         sys.exit()  # all the way: what is forgotten must not be ended by the interpreter either
     assert os.waitpid(child, 0)[1] == 0

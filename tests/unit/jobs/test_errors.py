@@ -37,4 +37,5 @@ def test_errors_are_grouped_the_largest_group_first() -> None:
         ("user", "bad …", 2, 2),
         ("input", "killed …", 1, 1),
     ]
+    assert repr(Errors(errors[:1], truncated=False)) == "<1 error: 1 × input: killed …>"
     assert repr(errors) == "<3 errors, and more that are not kept: 2 × user: bad …; 1 × input: killed …>"

@@ -9,19 +9,24 @@ from lancegpu_sql.apply.digest import Lanes
 
 Numbers = npt.NDArray[np.int64]
 
-ENTRY_BYTES = 48
-"""Of one entry, at most: its digest and its slots, between one and two thirds of which are free."""
+ENTRY_BYTES = 64
+"""Of one entry, at most: room for two digests, and up to eight slots of four bytes."""
 
-_FIRST_SLOTS = 1 << 10
+_FIRST_SLOTS = 1 << 12
+_GROWTH = 4  # entries move to other slots each time that there is more room: seldom is cheaper than little
 _FREE = -1
+_AT_ONCE = 1 << 16
+
+_Halves = npt.NDArray[np.uint64]
 
 
 class KeyTable:
-    """Numbers distinct digests in the order in which they first come, beginning with 0."""
+    """Numbers distinct digests in the order in which they first come, beginning with 0; up to two billion of them."""
 
     def __init__(self) -> None:
-        self._slots: Numbers = np.full(_FIRST_SLOTS, _FREE, dtype=np.int64)
-        self._keys: Lanes = np.empty((0, 2), dtype=np.uint64)
+        self._slots = np.full(_FIRST_SLOTS, _FREE, dtype=np.int32)
+        self._first: _Halves = np.empty(0, dtype=np.uint64)
+        self._second: _Halves = np.empty(0, dtype=np.uint64)
         self.entries = 0
 
     def number(self, keys: Lanes) -> tuple[Numbers, Numbers]:
@@ -34,81 +39,78 @@ class KeyTable:
         new
             Where the last numbers, which were not there before, stand first in `keys`; ascending.
         """
-        self._make_room(len(keys))
-        before = self.entries
-        numbers, new, places = self._probe(keys)
-        order = np.argsort(new, kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(before, before + len(new))
-        self._slots[places] = rank
-        of_new = numbers >= before
-        numbers[of_new] = rank[numbers[of_new] - before]
-        new = new[order]
-        self._keys[before : before + len(new)] = keys[new]
+        before, rows = self.entries, len(keys)
+        self._make_room(rows)
+        # Until it is known which are new, each key has the number that it would have if all were.
+        first, second = self._first[before : before + rows], self._second[before : before + rows]
+        first[:], second[:] = keys[:, 0], keys[:, 1]
+        numbers, places = self._probe(first, second, before)
+        is_new = numbers == np.arange(before, before + rows)
+        new = np.flatnonzero(is_new)
+        if len(new) < rows:
+            final = np.cumsum(is_new) + (before - 1)
+            of_new = numbers >= before
+            numbers[of_new] = final[numbers[of_new] - before]
+            self._slots[places[new]] = numbers[new]
+            first[: len(new)], second[: len(new)] = first[new], second[new]
         self.entries = before + len(new)
         return numbers, new
 
     def keep(self, entries: int) -> None:
         """Forget all numbers from `entries` on."""
         if entries < self.entries:
-            self._keys = self._keys[:entries]
-            self._slots = np.full(len(self._slots), _FREE, dtype=np.int64)
-            self._number_again(entries)
+            self.entries = entries
+            self._number_again(len(self._slots))
 
-    def _probe(self, keys: Lanes) -> tuple[Numbers, Numbers, Numbers]:
-        """Find each key's slot, or take a free one for it.
+    def _probe(self, first: _Halves, second: _Halves, before: int) -> tuple[Numbers, Numbers]:
+        """Find the slot of each key, or take a free one for the number that it would have.
 
-        Returns the keys' numbers, those of new ones in no order yet, and of each new one a position in `keys` and its slot.
+        Returns, of each key, the number that stands in its slot, and that slot where it was taken.
         """
-        before = self.entries
-        numbers = np.full(len(keys), _FREE, dtype=np.int64)
-        slots = self._slot(keys)
-        new, places = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        left = np.arange(len(keys))
+        rows = len(first)
+        numbers, places = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
+        left, slots = np.arange(rows), self._slots_of(first)
         while left.size:
-            found = self._slots[slots[left]]
-            wanting = left[found == _FREE]
-            # Of those that want one slot the first gets it, being written last; the others look at it again.
-            self._slots[slots[wanting[::-1]]] = wanting[::-1]
-            winners = wanting[self._slots[slots[wanting]] == wanting]
-            numbers[winners] = fresh = np.arange(before + len(new), before + len(new) + len(winners))
-            self._slots[slots[winners]] = fresh
-            new, places = np.concatenate([new, winners]), np.concatenate([places, slots[winners]])
-            left = left[numbers[left] == _FREE]
-            found = self._slots[slots[left]]
-            old = found < before
-            same = np.empty(len(left), dtype=bool)
-            same[old] = _equal(self._keys, found[old], keys, left[old])
-            same[~old] = _equal(keys, new[found[~old] - before], keys, left[~old])
+            found = self._slots[slots]
+            free = np.flatnonzero(found == _FREE)
+            if free.size:
+                wanted, own = slots[free], left[free]
+                # Of those that want one slot the first gets it, being written last; the others see whose it is.
+                self._slots[wanted[::-1]] = own[::-1] + before
+                found[free] = self._slots[wanted]
+                places[own] = wanted
+            same = (self._first[found] == first[left]) & (self._second[found] == second[left])
+            if same.all():
+                numbers[left] = found
+                break
             numbers[left[same]] = found[same]
-            left = left[~same]
-            slots[left] = (slots[left] + 1) & (len(self._slots) - 1)
-        return numbers, new, places
+            left, slots = left[~same], (slots[~same] + 1) & (len(self._slots) - 1)
+        return numbers, places
 
-    def _slot(self, keys: Lanes) -> Numbers:
-        return (keys[:, 0] >> np.uint64(1) & np.uint64(len(self._slots) - 1)).astype(np.int64)
+    def _slots_of(self, first: _Halves) -> Numbers:
+        return (first >> np.uint64(1) & np.uint64(len(self._slots) - 1)).astype(np.int64)
 
     def _make_room(self, more: int) -> None:
         """Keep half of the slots free, whatever comes."""
         wanted = self.entries + more
-        if wanted > len(self._keys):
-            keys = np.empty((max(wanted, 2 * len(self._keys)), 2), dtype=np.uint64)
-            keys[: self.entries] = self._keys[: self.entries]
-            self._keys = keys
-        if 2 * wanted <= len(self._slots):
-            return
-        self._slots = np.full(1 << (2 * wanted - 1).bit_length(), _FREE, dtype=np.int64)
-        self._number_again(self.entries)
+        if wanted > len(self._first):
+            room = max(wanted, 2 * len(self._first))
+            self._first, self._second = (_grown(half, self.entries, room) for half in (self._first, self._second))
+        slots = len(self._slots)
+        while slots < 2 * wanted:
+            slots *= _GROWTH
+        if slots > len(self._slots):
+            self._number_again(slots)
 
-    def _number_again(self, entries: int) -> None:
-        """Put the first keys into slots that are all free; distinct ones get the numbers they had."""
-        self.entries = 0
-        _, new, places = self._probe(self._keys[:entries])
-        self._slots[places] = new
-        self.entries = entries
+    def _number_again(self, slots: int) -> None:
+        """Put the keys into so many slots, all free; distinct ones keep the numbers they had."""
+        self._slots = np.full(slots, _FREE, dtype=np.int32)
+        for start in range(0, self.entries, _AT_ONCE):
+            end = min(start + _AT_ONCE, self.entries)
+            self._probe(self._first[start:end], self._second[start:end], start)
 
 
-def _equal(some: Lanes, at: Numbers, others: Lanes, other_at: Numbers) -> npt.NDArray[np.bool_]:
-    equal: npt.NDArray[np.bool_] = some[at, 0] == others[other_at, 0]
-    equal &= some[at, 1] == others[other_at, 1]
-    return equal
+def _grown(half: _Halves, entries: int, room: int) -> _Halves:
+    grown = np.empty(room, dtype=np.uint64)
+    grown[:entries] = half[:entries]
+    return grown

@@ -16,6 +16,9 @@ from lancegpu_sql.apply.key_table import ENTRY_BYTES, KeyTable, Numbers
 _NO_KEY = bytes(16)
 """A memo is of one Function version: nothing else than the arguments tells its values apart."""
 
+_ENOUGH_ROWS = 16_384
+"""Of one array: to copy larger ones again costs more than to look into several."""
+
 
 class Values(Protocol):
     """Values that are computed, or will be."""
@@ -128,8 +131,8 @@ class Memo:
 class _Generation:
     """What a memo holds from one beginning to the next.
 
-    Values stand in the order of their numbers: first those that are there, joined to ever larger arrays so that they
-    stay few, then those that are still computed.
+    Values stand in the order of their numbers: first those that are there, small arrays joined to larger ones so that
+    they stay few, then those that are still computed.
     """
 
     def __init__(self) -> None:
@@ -170,7 +173,7 @@ class _Generation:
             self._value_bytes += size
             self._settled.append(self._pending.pop(0))
             last = len(self._settled) - 1
-            while last and self._rows[last - 1] < 2 * self._rows[last]:
+            while last and self._rows[last - 1] < 2 * self._rows[last] and self._rows[last] < _ENOUGH_ROWS:
                 joined = pa.concat_arrays([values.result() for values in self._settled[-2:]])
                 self._settled[-2:] = [_Known(joined)]
                 self._rows[last - 1 : last + 1] = [len(joined)]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.kinds import has_subquery, markers_in
+from lancegpu_sql.sql.blocks.kinds import has_subquery, markers_in, own_nodes
 from lancegpu_sql.sql.blocks.marked import Marked
 from lancegpu_sql.sql.blocks.sides import calls_of_one_source, is_filter, may_be_cte, may_stand_before, put_before
 from lancegpu_sql.sql.blocks.sources import Sources
@@ -107,9 +107,9 @@ def _note_join(join: exp.Join, sources: Sources, joined: _Joined) -> None:
 
 
 def _owners(part: exp.Expr, sources: Sources, around: tuple[exp.Select, Sources] | None) -> set[str]:
-    """The sources that a condition reads, those of the query around as one."""
+    """The sources that a condition reads outside of subqueries, those of the query around as one."""
     found: set[str] = set()
-    for column in part.find_all(exp.Column):
+    for column in own_nodes(part):
         owner = sources.owner(column)
         if owner is not None:
             found.add(owner)

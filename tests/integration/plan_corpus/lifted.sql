@@ -99,6 +99,7 @@ SELECT t.id, u.c FROM t, u WHERE (f(t.id) = u.id AND t.a = 1) OR (f(t.id) = u.id
 SELECT t.id FROM t, u LEFT JOIN v ON v.k = u.id WHERE f(t.id) = g(u.id) AND nul(v.k) > 2;
 SELECT count(*) FROM t, (SELECT id, f(c) AS w FROM u) AS d WHERE g(t.id) = nul(d.id) AND d.w > 11;
 SELECT id FROM t WHERE EXISTS (FROM u WHERE f(u.id) = t.id AND u.c > 10);
+SELECT t.id, u.c FROM t, u WHERE t.id IN (SELECT id FROM u WHERE c > 10) AND f(t.id) = u.id;
 SELECT id FROM t WHERE EXISTS (FROM u WHERE f(u.id) = t.id AND g(u.c) > t.b);
 SELECT id FROM t WHERE a = 1 AND b > (SELECT min(c) FROM u WHERE u.id = f(t.id));
 SELECT id FROM t AS x WHERE NOT EXISTS (SELECT * FROM t AS y WHERE f(y.id) = f(x.b) AND y.id <> x.id);

@@ -10,11 +10,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from agents import eventually
-from refresh_kit import PATIENCE_SECONDS, Calls, noting, open_database, reference, short_folder
+from refresh_kit import PATIENCE_SECONDS, Calls, Gate, gated, noting, open_database, reference, short_folder
 
 from lancegpu_sql import col
 from lancegpu_sql.database import Database
-from lancegpu_sql.errors import AlreadyExists, InUse, InvalidInput, InvalidQuery, StaleInput, ViewNotFound, ViewWrite
+from lancegpu_sql.errors import (
+    AlreadyExists,
+    Cancelled,
+    InUse,
+    InvalidInput,
+    InvalidQuery,
+    StaleInput,
+    ViewNotFound,
+    ViewWrite,
+)
 
 KEYS = list(range(12))
 MADE = "SELECT key, noting(key, x) AS y FROM t WHERE key <> 3"
@@ -280,3 +289,19 @@ def test_a_wrong_schedule_makes_no_view(db: Database):
     with pytest.raises(InvalidInput):
         db.create_materialized_view("v", MADE, schedule="now and then")
     assert db.list_materialized_views() == []
+
+
+def test_a_cancelled_refresh_leaves_the_view_as_it_was_and_its_results_to_the_next(db: Database, folder: Path):
+    calls, gate = Calls(folder / "gated-calls"), Gate(folder / "gate")
+    db.create_function(gated(calls, gate, at=11, batch_size=1))
+    db.create_materialized_view("v", "SELECT key, gated(key, x) AS y FROM t", with_no_data=True)
+    gate.arm()
+    job = db.open_materialized_view("v").refresh_async(batch_size=1)
+    gate.wait_for_call()
+    job.cancel()
+    gate.open()
+    with pytest.raises(Cancelled):
+        job.wait(PATIENCE_SECONDS)
+    assert rows(db) == []
+    assert db.open_materialized_view("v").refresh().rows_assigned == len(KEYS)
+    gate.close()

@@ -165,7 +165,8 @@ def _changed(
     shrunk, read = _told_apart(view, source, reads, key, doubtful)
     yield from stored.differ(source.scan(list(reads), fragment_ids=read, row_id=True) if read else (), reads, key)
     for number, old in shrunk.items():
-        back = np.setdiff1d(_row_ids(source, number), _row_ids(old, number), assume_unique=True)
+        present = _row_ids(source, number)
+        back = present[~are_in(present, np.sort(_row_ids(old, number)))]
         for start in range(0, len(back), _ROWS_AT_ONCE):
             yield from stored.differ(source.take(back[start : start + _ROWS_AT_ONCE], reads), reads, key)
 

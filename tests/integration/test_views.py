@@ -42,7 +42,7 @@ def calls(folder: Path) -> Calls:
 
 @pytest.fixture(scope="module")
 def opened(folder: Path, calls: Calls) -> Iterator[Database]:
-    with open_database(folder, on_change_debounce_seconds=0.1) as db:
+    with open_database(folder) as db:
         db.create_function(noting(calls))
         yield db
 
@@ -245,21 +245,22 @@ def test_explain_refresh_tells_the_mode_why_and_how_much(db: Database):
 
 
 @contextmanager
-def agent(db: Database) -> Iterator[None]:
-    """An agent in a thread of this process."""
+def agent(folder: Path) -> Iterator[None]:
+    """An agent in a thread of this process, which has the database open for itself: it ends with it."""
     stop = threading.Event()
-    thread = threading.Thread(target=lambda: db.run_agent(stop=stop))
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(PATIENCE_SECONDS)
+    with open_database(folder, on_change_debounce_seconds=0.1) as db:
+        thread = threading.Thread(target=lambda: db.run_agent(stop=stop))
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(PATIENCE_SECONDS)
 
 
-def test_an_agent_refreshes_a_view_when_a_source_changes(db: Database):
+def test_an_agent_refreshes_a_view_when_a_source_changes(db: Database, folder: Path):
     view = db.create_materialized_view("v", MADE, schedule="on change", with_no_data=True)
-    with agent(db):
+    with agent(folder):
         eventually(lambda: view.status.state == "fresh")
         db.sql("INSERT INTO t VALUES (50, 50)")
         eventually(lambda: view.count_rows() == len(KEYS))

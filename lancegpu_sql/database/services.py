@@ -11,6 +11,7 @@ from lancegpu_sql.errors import Conflict
 from lancegpu_sql.jobs.runner import JobRunner
 from lancegpu_sql.placement.interface import Placement
 from lancegpu_sql.refresh.need import Resources
+from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.store import TableStore
 from lancegpu_sql.workers import WorkerPool
@@ -32,6 +33,8 @@ class Services:
     runner: JobRunner
     settings: Settings
     closed: threading.Event = field(default_factory=threading.Event)
+    seen_views: dict[str, tuple[str, View | None]] = field(default_factory=dict)
+    """By name of a table: its stamp when it was looked at, and the view that it was then."""
 
     def refresh_resources(self) -> Resources:
         """Return what refreshes need of all this."""

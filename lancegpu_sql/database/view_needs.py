@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.errors import InUse
+from lancegpu_sql.errors import InUse, TableNotFound
 from lancegpu_sql.refresh.views.model import View, view_of
 
 
+_TOLD = 5
+
+
 def list_views(services: Services) -> list[View]:
-    """Return the views, by name."""
-    opened = (view_of(services.tables.open(name)) for name in services.tables.names())
-    return [view for view in opened if view is not None]
+    """Return the views, by name; only tables that changed since the last look are opened."""
+    found = (_view(services, name) for name in services.tables.names())
+    return [view for view in found if view is not None]
+
+
+def _view(services: Services, name: str) -> View | None:
+    """Return the view that a table is; None for another table, and where it was dropped meanwhile."""
+    stamp = services.tables.stamp(name)
+    seen = services.seen_views.get(name)
+    if seen is not None and seen[0] == stamp:
+        return seen[1]
+    try:
+        view = view_of(services.tables.open(name))
+    except TableNotFound:
+        return None
+    if stamp is not None and not stamp.endswith("?"):  # a next commit might look the same
+        services.seen_views[name] = (stamp, view)
+    return view
 
 
 def calling_views(services: Services, function: str) -> list[str]:
@@ -40,9 +58,10 @@ def refuse_needed(services: Services, table: str, what: str, columns: Sequence[s
         subject = (
             f"Table {table!r}" if columns is None else f"Column {', '.join(map(repr, columns))} of table {table!r}"
         )
+        more = f" and {len(needing) - _TOLD:,} more" if len(needing) > _TOLD else ""
+        told = f"the materialized view {', '.join(map(repr, needing[:_TOLD]))}{more}"
         raise InUse(
-            f"{subject} cannot be {what}: the materialized view {', '.join(map(repr, needing))} reads it. Drop that first: "
-            f"DROP MATERIALIZED VIEW {needing[0]}.",
+            f"{subject} cannot be {what}: {told} reads it. Drop that first: DROP MATERIALIZED VIEW {needing[0]}.",
             table=table,
             users=tuple(needing),
         )

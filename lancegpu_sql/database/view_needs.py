@@ -8,7 +8,6 @@ from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import InUse, TableNotFound
 from lancegpu_sql.refresh.views.model import View, view_of
 
-
 _TOLD = 5
 
 

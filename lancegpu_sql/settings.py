@@ -101,7 +101,9 @@ class Settings(BaseModel):
         "several hosts serve one database. By default a SQLite file in the database's folder.",
     )
     catalog_busy_timeout_seconds: Seconds = Field(
-        default=30.0, description="How long a change of the catalog waits for another process's."
+        default=30.0,
+        description="How long a change of the catalog waits for another process's, and a call for a PostgreSQL server that has "
+        "gone away.",
     )
     worker_idle_seconds: float = Field(
         default=60.0,

@@ -23,6 +23,7 @@ from lancegpu_sql.settings import masked
 Result = TypeVar("Result")
 
 _ATTEMPTS = 8
+_AGAIN_SECONDS = 0.1
 
 
 class CatalogConnection:
@@ -33,7 +34,7 @@ class CatalogConnection:
     url_or_path
         A file's path (SQLite), or a URL of PostgreSQL.
     busy_timeout_seconds
-        How long a transaction waits for another process's write.
+        How long a transaction waits for another process's write, or for a server that was there to come back.
     database
         Whose catalog it is, where one server holds those of several: the id that goes into the name of its schema.
     """
@@ -44,6 +45,8 @@ class CatalogConnection:
         self._schema = None if _is_sqlite(url) else "_".join(["lancegpu", *([database] if database else [])])
         self._busy_timeout_seconds = busy_timeout_seconds
         self._closed = False
+        self._answered = False
+        self._away_since: float | None = None
         self._reader: sa.Engine
         self._writer: sa.Engine
         with self._mapped():
@@ -70,17 +73,38 @@ class CatalogConnection:
     def reading(self) -> Iterator[sa.Connection]:
         """A transaction that reads."""
         self._check_open()
-        with self._mapped(), self._reader.connect() as connection:
+        with self._mapped(), self._connected(self._reader) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[sa.Connection]:
         """A transaction that writes: alone from its first statement, committed at its end, or undone by an error."""
         self._check_open()
-        with self._mapped(), self._writer.begin() as connection:
+        with self._mapped(), self._connected(self._writer) as connection, connection.begin():
             if self._schema is not None:
                 postgresql.wait_for_turn(connection, self._schema)
             yield connection
+
+    def _connected(self, engine: sa.Engine) -> sa.Connection:
+        """Take a connection; wait for a server that answered before: it may be started anew, or another take its place."""
+        while True:
+            try:
+                connection = engine.connect()
+            except exc.DBAPIError as error:
+                if not self._may_come_back(error):
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                self._answered, self._away_since = True, None
+                return connection
+
+    def _may_come_back(self, error: exc.DBAPIError) -> bool:
+        if self._closed or self._schema is None or not self._answered or error.orig is None:
+            return False
+        # All calls together wait once for a server that stays away: who shuts down then is not held up again and again.
+        self._away_since = since = self._away_since or time.monotonic()
+        waited = time.monotonic() - since > self._busy_timeout_seconds
+        return not waited and postgresql.trouble(error.orig).retryable
 
     def write(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Run a transaction that writes, again where another program took the same new key first."""

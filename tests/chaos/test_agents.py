@@ -16,6 +16,7 @@ import lance
 import pyarrow as pa
 import pytest
 from agents import AgentProcess, eventually
+from postgresql_server import PostgresqlServer
 from refresh_kit import Calls, by_key, open_database, reference, short_folder, status
 
 from lancegpu_sql import col, function
@@ -23,7 +24,8 @@ from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database, JobHandle, Table
 from lancegpu_sql.tables.publishing import JOB_PROPERTY
 
-SECONDS = 60.0 if os.environ.get("TEST_LENGTH") == "full" else 20.0
+FULL = os.environ.get("TEST_LENGTH") == "full"
+SECONDS = {"sqlite": 60.0 if FULL else 20.0, "postgresql": 60.0 if FULL else 15.0}
 ROWS = 300
 TABLES = ("a", "b", "c")
 CLASSES = "gpu_classes: [{name: two, local: {simulated: 2}}]"
@@ -65,13 +67,15 @@ def make_tables(db: Database, calls: Calls) -> list[Table]:
 class Agents:
     """Two agents, either of which may be gone for a moment."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self._folder, self._stack = folder, stack
+    def __init__(self, folder: Path, stack: ExitStack, **settings: object) -> None:
+        self._folder, self._stack, self._settings = folder, stack, settings
         self._agents = [self._start(), self._start()]
         self.deaths: Counter[str] = Counter()
 
     def _start(self) -> AgentProcess:
-        return self._stack.enter_context(AgentProcess(self._folder, lease_seconds=3, worker_idle_seconds=1))
+        return self._stack.enter_context(
+            AgentProcess(self._folder, lease_seconds=3, worker_idle_seconds=1, **self._settings)
+        )
 
     def disturb(self, dice: random.Random, job: JobHandle) -> None:
         """Do harm to the one that runs a job, or to any; a dead one is followed by another."""
@@ -111,17 +115,24 @@ def publications(table: Table) -> Counter[str]:
 
 
 @pytest.mark.timeout(900)
-def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(folder: Path) -> None:
+@pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
+def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(
+    folder: Path, catalog: str, request: pytest.FixtureRequest
+) -> None:
+    settings: dict[str, Any] = {}
+    if catalog == "postgresql":
+        server: PostgresqlServer = request.getfixturevalue("postgresql_server")
+        settings = {"catalog": server.url()}
     seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
     print(f"to see it again: KILLS_SEED={seed}")
     dice = random.Random(seed)
-    with open_database(folder, gpu_classes=folder / "classes.yaml") as db, ExitStack() as stack:
+    with open_database(folder, gpu_classes=folder / "classes.yaml", **settings) as db, ExitStack() as stack:
         calls = Calls(folder / "calls")
         tables = make_tables(db, calls)
-        agents = Agents(folder, stack)
+        agents = Agents(folder, stack, **settings)
         jobs: dict[str, JobHandle] = {}
         rounds = 0
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + SECONDS[catalog]
         while time.monotonic() < until:
             rounds += 1
             for table in tables:

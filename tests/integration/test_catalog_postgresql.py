@@ -6,12 +6,16 @@ import subprocess
 import sys
 import traceback
 import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from agents import AgentProcess, eventually
 from postgresql_server import PostgresqlServer, running
+from refresh_kit import PATIENCE_SECONDS, Calls, Gate, by_key, gated, open_database, reference, short_folder
 
-from lancegpu_sql import connect
+from lancegpu_sql import col, connect
 from lancegpu_sql.catalog.migrations import history
 from lancegpu_sql.catalog.models import EventDraft, JobRecord
 from lancegpu_sql.catalog.store import Catalog
@@ -195,11 +199,48 @@ def test_settings_show_no_password(url: str) -> None:
 
 
 def test_a_catalog_goes_on_when_its_server_was_started_anew(postgresql_server: PostgresqlServer, database: str) -> None:
-    with running(postgresql_server.programs) as server, Catalog.open(server.url(), database=database) as catalog:
+    with (
+        running(postgresql_server.programs) as server,
+        Catalog.open(server.url(), database=database) as catalog,
+        ThreadPoolExecutor(1) as threads,
+    ):
         catalog.add_event("x", "before", "")
         server.stop()
-        with pytest.raises(CatalogError) as caught:
-            catalog.events()
+        look = threads.submit(catalog.events)
+        assert wait([look], timeout=0.3).not_done
+        server.start()
+        assert [event.kind for event in look.result()] == ["before"]
+
+
+def test_a_server_that_stays_away_is_waited_for_once(postgresql_server: PostgresqlServer, database: str) -> None:
+    with (
+        running(postgresql_server.programs) as server,
+        Catalog.open(server.url(), database=database, busy_timeout_seconds=0.2) as catalog,
+    ):
+        server.stop()
+        for _ in range(2):
+            with pytest.raises(CatalogError, match="does not answer") as caught:
+                catalog.events()
         assert caught.value.retryable
         server.start()
-        assert [event.kind for event in catalog.events()] == ["before"]
+        assert catalog.events() == []
+
+
+def test_a_job_goes_on_while_the_server_is_away(postgresql_server: PostgresqlServer) -> None:
+    with running(postgresql_server.programs) as server, short_folder() as folder:
+        calls, gate = Calls(folder / "calls"), Gate(folder / "gate")
+        with open_database(folder, catalog=server.url()) as db, AgentProcess(folder, catalog=server.url()):
+            keys = pa.array(range(60), pa.int64())
+            table = db.create_table("t", pa.table({"key": keys, "x": keys}))
+            table.add_columns({"y": gated(calls, gate)(key=col("key"), x=col("x"))})
+            gate.arm()
+            job = table.refresh_column("y", wait=False, batch_size=5)
+            gate.wait_for_call()
+            server.stop()
+            gate.open()
+            eventually(calls.waiting, lambda made: made == 60)
+            server.start()
+            job.wait(PATIENCE_SECONDS)
+            assert by_key(table) == {key: reference(key) for key in range(60)}
+            assert calls.waiting() == 60
+        gate.close()

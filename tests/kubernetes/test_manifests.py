@@ -180,6 +180,16 @@ def test_workers_run_the_agents_image(kubectl: Kubectl, overlay: Path):
     assert images == {told["LANCEGPU_KUBERNETES_IMAGE"]}
 
 
+def test_every_container_finds_the_catalog_by_its_secret(kubectl: Kubectl, overlay: Path):
+    objects = list(yaml.safe_load_all(kubectl("kustomize", str(overlay)).stdout))
+    (deployment,) = (one for one in objects if one["kind"] == "Deployment")
+    spec = deployment["spec"]["template"]["spec"]
+    secret = {"secretKeyRef": {"name": "lancegpu-catalog", "key": "url", "optional": True}}
+    for container in spec["initContainers"] + spec["containers"]:
+        found = [one["valueFrom"] for one in container["env"] if one["name"] == "LANCEGPU_CATALOG"]
+        assert found == [secret], container["name"]
+
+
 @pytest.mark.parametrize(("verb", "on"), each(HERE))
 def test_the_agent_may_do_what_it_needs_in_its_namespace(agent: Api, verb: str, on: str):
     assert may(agent, verb, on, NAMESPACE)

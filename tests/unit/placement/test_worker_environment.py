@@ -45,5 +45,9 @@ def test_the_rest_is_inherited() -> None:
     assert environment({"HOME": "/home/me"})["HOME"] == "/home/me"
 
 
+def test_the_way_to_the_catalog_is_not_inherited() -> None:
+    assert "LANCEGPU_CATALOG" not in environment({"LANCEGPU_CATALOG": "postgresql://me:secret@host/shop"})
+
+
 def test_the_token_is_not_the_functions_to_set() -> None:
     assert environment(function_env={"LANCEGPU_WORKER_TOKEN": "mine"})["LANCEGPU_WORKER_TOKEN"] == "secret"

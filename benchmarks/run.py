@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 BENCHMARKS: dict[str, list[str]] = {
     "apply_throughput.py": [],
     "refresh_speed.py": ["--rounds", "1", "--rows", "100000"],
+    "query_speed.py": ["--rounds", "1", "--rows", "100000"],
     "view_refresh.py": ["--rounds", "1", "--rows", "100000"],
     "scheduler.py": ["--schedules", "1000", "--looks", "20"],
     "kubernetes_start.py": ["--rounds", "1"],

@@ -1,0 +1,132 @@
+"""A query with a Function beside DuckDB's own Arrow UDF of the same Function: ratios of medians, side by side in one run.
+
+Both sides run `functions_under_test.py` with one BLAS thread, over the same Lance table: DuckDB as a user would do it (a
+connection, the dataset registered, `create_function(..., type="arrow")`), and `db.sql` with the Function on workers. Cold
+times whole processes, imports included; warm times a later query in a running process, its worker already there. Values
+are kept with a result, so that every query computes all of them.
+
+Run with `make bench`, or `python benchmarks/query_speed.py [--rounds 5] [--rows 1000000] [case …]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def run(side: str, mode: str, case: str, folder: Path, *more: str) -> dict[str, float]:
+    """Run one side in a process of its own; return what it measured, and how long the process took."""
+    command = [sys.executable, str(HERE / "query_side.py"), side, mode, case, str(folder), *more]
+    started = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ONE_THREAD}, check=False)
+    seconds = time.perf_counter() - started
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return measured | ({"cold": seconds} if mode == "cold" else {})
+
+
+def measure(folder: Path, case: str, rounds: int, sides: dict[str, list[str]]) -> dict[str, list[float]]:
+    """Return what was measured, a value a round; the sides take turns."""
+    found: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        for side, more in sides.items():
+            for mode in ("cold", "warm"):
+                for name, value in run(more[0], mode, case, folder, *more[1:]).items():
+                    found.setdefault(f"{side} {name}", []).append(value)
+    return found
+
+
+def ratio(found: dict[str, list[float]], ours: str, other: str) -> str:
+    """Return the ratio of medians, and how far single rounds lie apart."""
+    pairs = [mine / theirs for mine, theirs in zip(found[ours], found[other], strict=True)]
+    median = statistics.median(found[ours]) / statistics.median(found[other])
+    return f"{median:5.2f} × (rounds {min(pairs):.2f}–{max(pairs):.2f})"
+
+
+def report(case: str, found: dict[str, list[float]], bars: dict[str, str]) -> None:
+    """Print the ratios of one case."""
+    print(f"\n{case}; medians of {len(found['duckdb warm'])} rounds")
+    for side in ("one worker", "two workers"):
+        for name in ("cold", "warm"):
+            key = f"{side} {name}"
+            if key not in found:
+                continue
+            theirs, ours = statistics.median(found[f"duckdb {name}"]), statistics.median(found[key])
+            told = f"duckdb {theirs:.3f} s, db.sql {ours:.3f} s: {ratio(found, key, f'duckdb {name}')}"
+            print(f"  {key}: {told}   bar: {bars.get(key, 'none')}")
+    peak = max(
+        value for key, values in found.items() if "peak_bytes" in key and "duckdb" not in key for value in values
+    )
+    theirs = max(found["duckdb peak_bytes"])
+    print(f"  peak memory of the process that asks: db.sql {peak / 1e6:.0f} MB, duckdb {theirs / 1e6:.0f} MB")
+
+
+def report_first_row(found: dict[str, list[float]]) -> None:
+    """Print how long a cold process takes to its first row."""
+    first = statistics.median(found["one worker first_row"])
+    print(f"\nfirst row of LIMIT 10; medians of {len(found['one worker cold'])} rounds")
+    print(f"  in a cold process: {first:.3f} s (best {min(found['one worker first_row']):.3f} s)   bar: ≤ 0.8 s")
+    theirs = statistics.median(found["duckdb first_row"])
+    print(f"  duckdb: {theirs:.3f} s")
+
+
+def report_plain(found: dict[str, list[float]]) -> None:
+    """Print what a query without Functions costs."""
+    ours, theirs = statistics.median(found["one worker warm"]), statistics.median(found["duckdb warm"])
+    bar = 1.1 * theirs + 0.01
+    print(f"\na query without Functions; medians of {len(found['duckdb warm'])} rounds")
+    print(
+        f"  warm: duckdb {theirs * 1e3:.1f} ms, db.sql {ours * 1e3:.1f} ms   bar: ≤ {bar * 1e3:.1f} ms (1.1 × and 10 ms)"
+    )
+
+
+ONE = {"duckdb": ["duckdb"], "one worker": ["ours", "--workers", "1"]}
+BOTH = ONE | {"two workers": ["ours", "--workers", "2"]}
+CASES = {
+    "normalise": (BOTH, {"one worker warm": "≤ 1.3", "one worker cold": "≤ 2.2"}),
+    "length": (ONE, {"one worker warm": "none: the Function itself costs nothing"}),
+    "embed": (BOTH, {"one worker warm": "≤ 1.1", "two workers warm": "≤ 0.7"}),
+    "first_row": (ONE, {}),
+    "plain": (ONE, {}),
+}
+
+
+def main() -> None:
+    """Measure the cases asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES), metavar="case", help=f"any of {', '.join(CASES)}")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=1_000_000, help="texts; a fifth of them for embed")
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="lancegpu-bench-"))
+    try:
+        run("make", "warm", "", folder, "--rows", str(asked.rows))
+        print(f"{asked.rows:,} texts, load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+        for case in asked.cases or list(CASES):
+            sides, bars = CASES[case]
+            found = measure(folder, case, asked.rounds, sides)
+            if case == "first_row":
+                report_first_row(found)
+            elif case == "plain":
+                report_plain(found)
+            else:
+                report(case, found, bars)
+            sys.stdout.flush()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -37,9 +37,17 @@ class CatalogConnection:
         How long a transaction waits for another process's write, or for a server that was there to come back.
     database
         Whose catalog it is, where one server holds those of several: the id that goes into the name of its schema.
+    kept_at
+        Where in PostgreSQL that catalog was before; then one that is empty is another one.
     """
 
-    def __init__(self, url_or_path: str | os.PathLike[str], busy_timeout_seconds: float, database: str = "") -> None:
+    def __init__(
+        self,
+        url_or_path: str | os.PathLike[str],
+        busy_timeout_seconds: float,
+        database: str = "",
+        kept_at: str | None = None,
+    ) -> None:
         url = _url(url_or_path)
         self.place = url.database or "" if _is_sqlite(url) else masked(url.render_as_string())
         self._schema = None if _is_sqlite(url) else "_".join(["lancegpu", *([database] if database else [])])
@@ -64,7 +72,7 @@ class CatalogConnection:
                 self._writer = self._engine
         _engines.add(self._engine)
         try:
-            self._bring_up_to_date()
+            self._bring_up_to_date(kept_at)
         except BaseException:
             self.close()
             raise
@@ -126,12 +134,18 @@ class CatalogConnection:
         if self._closed:
             raise CatalogError(f"The catalog {self.place} was closed; connect again.", path=self.place)
 
-    def _bring_up_to_date(self) -> None:
+    def _bring_up_to_date(self, kept_at: str | None) -> None:
         with self.reading() as connection:
             version = history.schema_version(connection, self.place)
         history.check_readable(version, self.place)
         if version == history.CURRENT_VERSION:
             return
+        if version == 0 and kept_at is not None and self._schema is not None:
+            raise CatalogError(
+                f"{self.place} holds no catalog of this database (no schema {self._schema}), which was at {kept_at}. Name that, or "
+                f"restore the schema here from a dump of it (pg_dump --schema={self._schema}).",
+                path=self.place,
+            )
         if self._schema is None:
             self._turn_on_write_ahead_log()
         with self.writing() as connection:  # of several processes one migrates, the others find it done

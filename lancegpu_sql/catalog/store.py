@@ -29,7 +29,12 @@ class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, Pr
 
     @classmethod
     def open(
-        cls, url_or_path: str | os.PathLike[str], *, busy_timeout_seconds: float = 30.0, database: str = ""
+        cls,
+        url_or_path: str | os.PathLike[str],
+        *,
+        busy_timeout_seconds: float = 30.0,
+        database: str = "",
+        kept_at: str | None = None,
     ) -> Self:
         """Open a catalog; make it, or bring it up to this release, where that is due.
 
@@ -41,6 +46,8 @@ class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, Pr
             How long a change waits for another process's.
         database
             Its id, by which one PostgreSQL database holds the catalogs of several: each has a schema of its own.
+        kept_at
+            Where in PostgreSQL it was before: then none is made.
 
         Raises
         ------
@@ -48,7 +55,7 @@ class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, Pr
             It cannot be opened, is no catalog, or was made by a newer release; nothing was changed. `retryable` says
             whether it may work later, as where a server does not answer.
         """
-        return cls(CatalogConnection(url_or_path, busy_timeout_seconds, database))
+        return cls(CatalogConnection(url_or_path, busy_timeout_seconds, database, kept_at))
 
     @property
     def place(self) -> str:

@@ -33,12 +33,12 @@ def catalog_place(private_folder: Path, named: str | None) -> str | Path:
                 path=str(file),
             )
         return named
-    kept_at = _kept_at(private_folder)
-    if kept_at is not None:
+    at = kept_at(private_folder)
+    if at is not None:
         raise InvalidInput(
-            f"the catalog of this database is in PostgreSQL, at {kept_at}: name it, with its password, by "
+            f"the catalog of this database is in PostgreSQL, at {at}: name it, with its password, by "
             "connect(..., catalog='postgresql://…') or the variable LANCEGPU_CATALOG",
-            catalog=kept_at,
+            catalog=at,
         )
     return named or file
 
@@ -51,7 +51,7 @@ def keep_catalog_place(private_folder: Path, place: str) -> None:
     StorageError
         The folder cannot be written.
     """
-    if not is_postgresql(place) or _kept_at(private_folder) == place:
+    if not is_postgresql(place) or kept_at(private_folder) == place:
         return
     path = private_folder / _NOTE
     try:
@@ -62,7 +62,14 @@ def keep_catalog_place(private_folder: Path, place: str) -> None:
         raise StorageError(f"where the catalog is cannot be noted: {exc}", path=str(path)) from exc
 
 
-def _kept_at(private_folder: Path) -> str | None:
+def kept_at(private_folder: Path) -> str | None:
+    """Return where in PostgreSQL a database's catalog was opened last, None where it never was.
+
+    Raises
+    ------
+    StorageError
+        The folder cannot be read.
+    """
     path = private_folder / _NOTE
     try:
         return path.read_text().strip()

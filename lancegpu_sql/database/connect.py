@@ -9,7 +9,7 @@ from typing import Any
 from lancegpu_sql.catalog.connection import is_postgresql
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
-from lancegpu_sql.database.catalog_place import catalog_place, keep_catalog_place
+from lancegpu_sql.database.catalog_place import catalog_place, keep_catalog_place, kept_at
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
 from lancegpu_sql.database.identity import database_id
@@ -71,6 +71,7 @@ def connect(
         catalog_place(private, chosen.catalog),
         busy_timeout_seconds=chosen.catalog_busy_timeout_seconds,
         database=identity,
+        kept_at=kept_at(private),
     )
     try:
         keep_catalog_place(private, catalog.place)

@@ -69,6 +69,12 @@ def test_a_database_is_not_opened_beside_its_catalog(postgresql_server: Postgres
     assert not any(SECRET in path.read_text() for path in (tmp_path / "db" / ".lancegpu").iterdir() if path.is_file())
 
 
+def test_a_server_without_the_databases_catalog_is_refused(postgresql_server: PostgresqlServer, tmp_path: Path) -> None:
+    connect(tmp_path / "db", catalog=postgresql_server.url()).close()
+    with pytest.raises(CatalogError, match=r"holds no catalog of this database .*, which was at .*/postgres"):
+        connect(tmp_path / "db", catalog=postgresql_server.url(database="template1"))
+
+
 def test_a_database_whose_catalog_is_a_file_is_not_opened_with_another(
     postgresql_server: PostgresqlServer, tmp_path: Path
 ) -> None:

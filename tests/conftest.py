@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -19,6 +20,10 @@ IN_CI = os.environ.get("CI", "").lower() == "true"
 settings.register_profile("usual", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("full", settings.get_profile("usual"), max_examples=2000)
 settings.load_profile("full" if os.environ.get("TEST_LENGTH") == "full" else "usual")
+
+# A shell starts commands in the background so that they ignore Ctrl-C, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _used_seconds: dict[str, float] = defaultdict(float)
 

@@ -7,6 +7,7 @@ can say how often a Function was called.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ class InProcessFunctions:
         Every reading of a result that began.
     called
         Set with the first row that is computed.
+    memos
+        Where values were kept, unless they are forgotten by now.
     """
 
     memo_bytes: int = 64 * 1024 * 1024
@@ -49,6 +52,7 @@ class InProcessFunctions:
     batches: Counter[str] = field(default_factory=Counter)
     runs: list[InProcessRun] = field(default_factory=list)
     called: threading.Event = field(default_factory=threading.Event)
+    memos: list[weakref.ref[Memo]] = field(default_factory=list)
     _known: dict[str, FunctionVersion] = field(default_factory=dict)
     _payloads: dict[str, bytes] = field(default_factory=dict)
     _loaded: dict[str, LoadedFunction] = field(default_factory=dict)
@@ -122,6 +126,7 @@ class InProcessRun:
     def calls(self, version: FunctionVersion, *, on_error: str, memo: Memo | None) -> InProcessCalls:
         """Return a way to compute a Function."""
         self.opened.append(version.name)
+        self._source.memos += [] if memo is None else [weakref.ref(memo)]
         return InProcessCalls(self, self._source, version, marked=on_error == "null", memo=memo)
 
     def spent(self) -> Mapping[str, Spent]:

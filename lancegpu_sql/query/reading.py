@@ -210,6 +210,9 @@ class FunctionReading:
         finally:
             self._aside.close()
             self._memos.take_back(filter(None, self._lent.values()))
+            # DuckDB's functions and the job know this reading, and it knows them: what it leaves to the collector must be small.
+            self._lent.clear()
+            del self._memos
             self._run.finished(self._failure)
 
     def _leave(self) -> None:

@@ -21,6 +21,7 @@ FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
 _SLOW_SECONDS = 0.25  # whoever waits for first rows, or needs no more, notices
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
+_AT_LEAST_IN_FLIGHT = 4  # where rows are large: so many calls go to one worker ahead
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ class StageRows:
     """Asks for about as many rows ahead as were taken already, beginning with a few.
 
     So the first rows come soon even from a Function that takes a second for each, a reader that stops early has computed
-    little more than it took, and later calls are large and many in flight. At most `pending_bytes` of input, and one
-    batch, wait for their results.
+    little more than it took, and later calls are large and many in flight. At most `pending_bytes` of input and of results,
+    as large as the last ones were, and one batch, are under way.
     """
 
     def __init__(
@@ -77,19 +78,21 @@ class StageRows:
         self._chunk_rows = first_rows
         self._in_flight = 1
         self._since_grown = 0
+        self._result_row_bytes = 0.0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         pending: deque[_Pending] = deque()
         waiting_bytes = 0
         for batch in self._chunks():
             pending.append(self._asked(batch))
-            waiting_bytes += batch.nbytes
+            waiting_bytes += pending[-1].nbytes
             self._read(batch.num_rows, batch.nbytes)
             while pending and (len(pending) >= self._in_flight or waiting_bytes > self._pending_bytes):
                 first = pending.popleft()
                 waiting_bytes -= first.nbytes
                 yield self._rows(first)
                 self._grow(time.monotonic() - first.asked_at)
+                self._chunk_rows = min(self._chunk_rows, self._most_rows(first))
         while pending:
             yield self._rows(pending.popleft())
 
@@ -103,30 +106,39 @@ class StageRows:
             self._chunk_rows = min(2 * self._chunk_rows, _MOST_ROWS_AT_ONCE)
             self._since_grown = 0
 
+    def _most_rows(self, taken: _Pending) -> int:
+        """How many rows, as large as those that were just taken, may be asked for at once."""
+        row_bytes = self._result_row_bytes + taken.input_bytes / max(taken.carried.num_rows, 1)
+        return max(1, int(self._pending_bytes / _AT_LEAST_IN_FLIGHT / max(row_bytes, 1e-3)))
+
     def _chunks(self) -> Iterator[pa.RecordBatch]:
         """The input in batches of as many rows as are to be asked for at once."""
         gathered: list[pa.RecordBatch] = []
+        rows = 0
         for batch in self._source:
             rest = batch
-            while gathered == [] and rest.num_rows > self._chunk_rows:
-                rows = self._chunk_rows
-                yield rest.slice(0, rows)
-                rest = rest.slice(rows)
-            gathered.append(rest)
-            if sum(each.num_rows for each in gathered) >= self._chunk_rows:
-                yield gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
-                gathered = []
+            while rest.num_rows:
+                piece = rest.slice(0, max(self._chunk_rows - rows, 0))
+                rest = rest.slice(piece.num_rows)
+                gathered.append(piece)
+                rows += piece.num_rows
+                if rows >= self._chunk_rows:
+                    yield _joined(gathered)
+                    gathered, rows = [], 0
         if gathered:
-            yield pa.concat_batches(gathered)
+            yield _joined(gathered)
 
     def _asked(self, batch: pa.RecordBatch) -> _Pending:
         asked = [_ask(call, batch) for call in self._calls]
-        return _Pending(batch.select(self._carried), asked, batch.nbytes, time.monotonic())
+        nbytes = batch.nbytes + int(self._result_row_bytes * batch.num_rows)
+        return _Pending(batch.select(self._carried), asked, nbytes, batch.nbytes, time.monotonic())
 
     def _rows(self, pending: _Pending) -> pa.RecordBatch:
         values = [
             call.types.readable_values(_spread(asked)) for call, asked in zip(self._calls, pending.asked, strict=True)
         ]
+        if pending.carried.num_rows:
+            self._result_row_bytes = sum(each.nbytes for each in values) / pending.carried.num_rows
         return pa.RecordBatch.from_arrays([*pending.carried.columns, *values], schema=self._schema)
 
 
@@ -143,7 +155,12 @@ class _Pending:
     carried: pa.RecordBatch
     asked: list[_Asked]
     nbytes: int
+    input_bytes: int
     asked_at: float
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def _ask(call: StageCall, batch: pa.RecordBatch) -> _Asked:

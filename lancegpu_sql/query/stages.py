@@ -27,8 +27,8 @@ from lancegpu_sql.sql.statements.changes import parameters_in
 
 BindText = Callable[[duckdb.DuckDBPyConnection, str, Any, InPlace], Any]
 
-PENDING_BYTES = 32 * 1024 * 1024
-"""Of input that waits for its results, for each stage; and as much again on the way to workers, and back."""
+PENDING_BYTES = 64 * 1024 * 1024
+"""Of input that waits for its results and of these, for each stage; and as much again on the way to workers, and back."""
 
 
 @dataclass(frozen=True)

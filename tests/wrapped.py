@@ -45,8 +45,8 @@ class Site:
         Of each span, the name that the column of the result would lose.
     clause
         The part of its block that it stands in: ``expressions`` is the SELECT list.
-    in_first_block
-        Whether that block is no subquery.
+    in_first_block, in_condition
+        Whether that block is no subquery, or one of a condition.
     is_column
         Or else a literal.
     """
@@ -57,6 +57,7 @@ class Site:
     names: tuple[str | None, ...]
     clause: str
     in_first_block: bool
+    in_condition: bool
     is_column: bool
 
 
@@ -131,10 +132,10 @@ class _Block:
 
     def _site(self, what: str, nodes: Sequence[exp.Expr], kind: str) -> Site:
         nodes = sorted(nodes, key=lambda node: _span(node)[0])
-        first = self._select.parent is None
+        first, condition = self._select.parent is None, self._select.find_ancestor(exp.Where, exp.Having) is not None
         column = isinstance(nodes[0], exp.Column)
         names = tuple(map(self._lost_name, nodes))
-        return Site(what, tuple(map(_span, nodes)), kind, names, self._clause_of(nodes[0]), first, column)
+        return Site(what, tuple(map(_span, nodes)), kind, names, self._clause_of(nodes[0]), first, condition, column)
 
     def _clause_of(self, node: exp.Expr) -> str:
         while node.parent is not self._select:

@@ -28,7 +28,7 @@ MANY_AT_ONCE = NUMBERS if FULL else (2, 11, 13, 16, 20, 22)
 # How many calls of a query that is wrapped throughout are made in stages; the others are constants, or stand in a subquery
 # that is run for each row of another query.
 IN_STAGES = {
-    1: 7, 2: 27, 3: 11, 4: 4, 5: 17, 6: 4, 7: 19, 8: 23, 9: 20, 10: 17, 11: 15, 12: 7, 13: 6, 14: 6, 15: 5, 16: 8, 17: 7,
+    1: 7, 2: 27, 3: 11, 4: 4, 5: 16, 6: 4, 7: 21, 8: 23, 9: 20, 10: 17, 11: 15, 12: 7, 13: 6, 14: 6, 15: 5, 16: 8, 17: 7,
     18: 12, 19: 10, 20: 15, 21: 15, 22: 8,
 }  # fmt: skip
 
@@ -130,7 +130,9 @@ def test_a_query_gives_the_same_with_all_its_values_wrapped(bench: Bench, number
 @pytest.mark.parametrize("number", NUMBERS if FULL else (1, 13, 15, 18))
 def test_a_query_gives_the_same_with_calls_in_place(bench: Bench, number: int):
     expected = bench.as_written(number)
-    chosen = [site for site in bench.sites(number) if site.clause in {"expressions", "group", "order"}]
+    # Not where tables are joined: DuckDB does not join by what it may not move.
+    of_rows = [site for site in bench.sites(number) if site.clause in {"expressions", "group", "order"}]
+    chosen = [site for site in of_rows if not site.in_condition]
     places = ", ".join(f"#{place}" for place in range(1, len(expected[0]) + 1))
     text = wrapped(bench.queries[number].text, chosen).strip().removesuffix(";")
     ran = run(bench, f"SELECT {places} FROM ({text})", chosen)  # by their places: only DuckDB reads such a query

@@ -102,10 +102,18 @@ def test_a_warm_worker_that_died_is_not_used_again(pool):
     assert name_of_worker(pool, need) != name
 
 
+def stop(pid: int) -> None:
+    """Stop a process, and return when every thread of it stands still: one on another processor may go on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    while any(task.joinpath("stat").read_text().rpartition(")")[2].split()[0] != "T" for task in tasks.iterdir()):
+        time.sleep(0.001)
+
+
 def test_a_warm_worker_that_is_stopped_is_not_used_again(pool):
     need = need_for(worker_functions.double)
     name = name_of_worker(pool, need)
-    os.kill(int(name.rpartition(" ")[2]), signal.SIGSTOP)
+    stop(int(name.rpartition(" ")[2]))
     assert name_of_worker(pool, need) != name
     assert ends(name)
 

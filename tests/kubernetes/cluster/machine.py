@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,6 +40,10 @@ def why_not() -> str | None:
     """Why there can be no real nodes here, whatever is installed."""
     if os.geteuid() != 0:
         return "real nodes are started by root only"
+    if any(Path(part).resolve().is_relative_to("/tmp") for part in (__file__, sys.prefix)):
+        return (
+            "containers have a /tmp of their own and would not find this checkout, which lies there: clone it elsewhere"
+        )
     tried = _run([*NAMESPACES, "mount", "-t", "tmpfs", "none", "/run"])
     if tried.returncode != 0:
         return f"real nodes live in namespaces of their own, and none can be made here: {tried.stderr.strip()[-200:]}"

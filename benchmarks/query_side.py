@@ -59,12 +59,12 @@ def query(case: str) -> str:
     return QUERIES[case].format(f=FUNCTIONS.get(case))
 
 
-def duckdb_side(folder: Path, case: str) -> Callable[[str], Any]:
-    """Return what runs a query as a user of DuckDB would."""
+def duckdb_side(folder: Path, case: str, threads: int = 0) -> Callable[[str], Any]:
+    """Return what runs a query as a user of DuckDB would, on as many threads as it likes or on so many."""
     import duckdb
     import lance
 
-    connection = duckdb.connect()
+    connection = duckdb.connect(config={"threads": threads} if threads else {})
     connection.register("texts", lance.dataset(str(folder / "texts.lance")))
     if case in FUNCTIONS:
         import functions_under_test as under_test
@@ -117,13 +117,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=0)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=0)
     asked = parser.parse_args()
     if asked.side == "make":
         make(asked.folder, asked.rows)
         found: dict[str, float] = {}
     else:
         side = (
-            duckdb_side(asked.folder, asked.case) if asked.side == "duckdb" else our_side(asked.folder, asked.workers)
+            duckdb_side(asked.folder, asked.case, asked.threads)
+            if asked.side == "duckdb"
+            else our_side(asked.folder, asked.workers)
         )
         found = measured(side, asked.case, cold=asked.mode == "cold")
     print(json.dumps(found))

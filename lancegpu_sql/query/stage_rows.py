@@ -82,7 +82,7 @@ class StageRows:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         pending: deque[_Pending] = deque()
-        waiting_bytes = 0
+        waiting_bytes, taken_at = 0, 0.0
         for batch in self._chunks():
             pending.append(self._asked(batch))
             waiting_bytes += pending[-1].nbytes
@@ -90,14 +90,17 @@ class StageRows:
             while pending and (len(pending) >= self._in_flight or waiting_bytes > self._pending_bytes):
                 first = pending.popleft()
                 waiting_bytes -= first.nbytes
-                yield self._rows(first)
-                self._grow(time.monotonic() - first.asked_at)
+                rows = self._rows(first)
+                # What was asked for before it has taken its time as well.
+                before, taken_at = max(first.asked_at, taken_at), time.monotonic()
+                yield rows
+                self._grow(time.monotonic() - before)
                 self._chunk_rows = min(self._chunk_rows, self._most_rows(first))
         while pending:
             yield self._rows(pending.popleft())
 
     def _grow(self, seconds: float) -> None:
-        """Ask for more from now on, after a batch that took so long from the asking to the taking."""
+        """Ask for more from now on, after a batch that took so long to be computed and used."""
         self._since_grown += 1
         slow = seconds >= _SLOW_SECONDS
         if (slow or self._chunk_rows >= INPUT_ROWS) and self._in_flight < _MOST_IN_FLIGHT:

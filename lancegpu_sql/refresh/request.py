@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -12,6 +13,8 @@ from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.settings import MOST, MOST_SECONDS, Seconds, shown
 
 Mode = Literal["incremental", "full", "no_op"]
+
+_Options = TypeVar("_Options", bound=BaseModel)
 
 
 # As a label's value has it, which is how Kueue is told.
@@ -112,24 +115,35 @@ class RefreshOptions(BaseModel):
         InvalidInput
             An option is unknown or its value does not suit; the message lists what there is.
         """
-        try:
-            return cls(**options)
-        except ValidationError as exc:
-            fault = exc.errors()[0]
-            name = str(fault["loc"][0]) if fault["loc"] else "?"
-            if fault["type"] == "extra_forbidden":
-                known = ", ".join(cls.model_fields)
-                raise InvalidInput(f"unknown refresh option {name!r}; the options are: {known}", option=name) from exc
-            if name == "error_policy":
-                raise InvalidInput(
-                    f"error_policy={shown(options[name])} is not to be had; there are 'fail' (a row that fails, fails the "
-                    "refresh, and finished parts are kept) and 'skip' (it is null, marked as failed, and told by "
-                    "table.errors())",
-                    option=name,
-                ) from exc
-            if name == "?":
-                raise InvalidInput(str(fault["msg"]).removeprefix("Value error, ")) from exc
-            raise InvalidInput(f"refresh option {name}={shown(options[name])}: {fault['msg']}", option=name) from exc
+        return checked(cls, options, "unknown refresh option {!r}; the options are: {}")
+
+
+def checked(kind: type[_Options], options: Mapping[str, Any], unknown: str) -> _Options:
+    """Return options as a caller wrote them, checked; `unknown` tells of one there is not, and of those there are.
+
+    Raises
+    ------
+    InvalidInput
+        An option is unknown or its value does not suit.
+    """
+    try:
+        return kind(**options)
+    except ValidationError as exc:
+        fault = exc.errors()[0]
+        name = str(fault["loc"][0]) if fault["loc"] else "?"
+        if fault["type"] == "extra_forbidden":
+            known = ", ".join(kind.model_fields)
+            raise InvalidInput(unknown.format(name, known), option=name) from exc
+        if name == "error_policy":
+            raise InvalidInput(
+                f"error_policy={shown(options[name])} is not to be had; there are 'fail' (a row that fails, fails the "
+                "refresh, and finished parts are kept) and 'skip' (it is null, marked as failed, and told by "
+                "table.errors())",
+                option=name,
+            ) from exc
+        if name == "?":
+            raise InvalidInput(str(fault["msg"]).removeprefix("Value error, ")) from exc
+        raise InvalidInput(f"refresh option {name}={shown(options[name])}: {fault['msg']}", option=name) from exc
 
 
 class RefreshResult(BaseModel):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from lancegpu_sql.catalog.models import FunctionVersion
-from lancegpu_sql.errors import InvalidInput
-from lancegpu_sql.refresh.request import RefreshOptions, queue_name
-from lancegpu_sql.settings import MOST, Seconds, shown
+from lancegpu_sql.refresh.request import RefreshOptions, checked, queue_name
+from lancegpu_sql.settings import MOST, Seconds
 
 _OF_GPUS = ("gpu_class", "gpu_count", "queue")
 _OWN = ("full", "cascade")
@@ -50,14 +49,4 @@ class ViewOptions(BaseModel):
         InvalidInput
             An option is unknown or its value does not suit; the message lists what there is.
         """
-        try:
-            return cls(**options)
-        except ValidationError as exc:
-            fault = exc.errors()[0]
-            name = str(fault["loc"][0]) if fault["loc"] else "?"
-            if fault["type"] == "extra_forbidden":
-                known = ", ".join(cls.model_fields)
-                raise InvalidInput(
-                    f"unknown option {name!r}; those of a view's refresh are: {known}", option=name
-                ) from exc
-            raise InvalidInput(f"refresh option {name}={shown(options[name])}: {fault['msg']}", option=name) from exc
+        return checked(cls, options, "unknown option {!r}; those of a view's refresh are: {}")

@@ -25,8 +25,11 @@ from cluster.kwok import AddKwokNodes, Kwok
 from cluster.process_node import AddProcessNode, ProcessNode
 from cluster.real_node import RealNode
 from cluster.running import RunningCluster
+from placing import Place
 from skips import Skip
 from two_jobs import MakeJobs, left_behind, two_jobs
+
+from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 
 # What each fixture needs to have compiled.
 _RECIPES = {"cluster": build.CLUSTER, "kueue": build.KUEUE}
@@ -193,3 +196,23 @@ def kwok_node(_kwok: Kwok) -> Iterator[AddKwokNodes]:
 
     yield add
     _kwok.remove(made)
+
+
+@pytest.fixture
+def place(cluster: RunningCluster, namespace: str) -> Iterator[Place]:
+    """Make a placement in the test's own namespace."""
+    made: list[KubernetesPlacement] = []
+
+    def make(**more: object) -> KubernetesPlacement:
+        options: dict[str, object] = {
+            "kubeconfig": str(cluster.kubeconfig),
+            "image": "worker:test",
+            "database": "a test's",
+            "cpu_node_selector": {"pool": "cpu"},
+        }
+        made.append(KubernetesPlacement(namespace, **{**options, **more}))
+        return made[-1]
+
+    yield make
+    for placement in made:
+        placement.close()

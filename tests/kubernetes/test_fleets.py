@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,34 +13,13 @@ from applied import NO_ONE, Remembering, counting, need_for, run, values_of
 from cluster.process_kubelet.simulation import SIMULATE, Simulation
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
+from placing import Place
 
 import lancegpu_sql as lg
 from lancegpu_sql.errors import WorkerLost
 from lancegpu_sql.placement import GpuClass, PlacementEvent, Waiting
-from lancegpu_sql.placement.kubernetes import CpuRung, KubernetesPlacement
+from lancegpu_sql.placement.kubernetes import CpuRung
 from lancegpu_sql.workers import WorkerPool
-
-Place = Callable[..., KubernetesPlacement]
-
-
-@pytest.fixture
-def place(cluster: RunningCluster, namespace: str) -> Iterator[Place]:
-    """Make a placement in the test's own namespace."""
-    made: list[KubernetesPlacement] = []
-
-    def make(**more: object) -> KubernetesPlacement:
-        options: dict[str, object] = {
-            "kubeconfig": str(cluster.kubeconfig),
-            "image": "worker:test",
-            "database": "a test's",
-            "cpu_node_selector": {"pool": "cpu"},
-        }
-        made.append(KubernetesPlacement(namespace, **{**options, **more}))
-        return made[-1]
-
-    yield make
-    for placement in made:
-        placement.close()
 
 
 def ignore(_event: PlacementEvent) -> None:

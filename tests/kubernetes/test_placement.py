@@ -16,6 +16,7 @@ from cluster.pods import pod, running
 from cluster.process_node import AddProcessNode
 from cluster.running import RunningCluster
 from placement_suite import Ask, Asked, PlacementSuite
+from placing import Place
 
 import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobState
@@ -25,28 +26,6 @@ from lancegpu_sql.placement.kubernetes.names import label_value
 from lancegpu_sql.workers import WorkerPool
 
 L4 = GpuClass(name="l4", node_selector={"pool": "l4"})
-
-Place = Callable[..., KubernetesPlacement]
-
-
-@pytest.fixture
-def place(cluster: RunningCluster, namespace: str) -> Iterator[Place]:
-    """Make a placement in the test's own namespace."""
-    made: list[KubernetesPlacement] = []
-
-    def make(**more: object) -> KubernetesPlacement:
-        options: dict[str, object] = {
-            "kubeconfig": str(cluster.kubeconfig),
-            "image": "worker:test",
-            "database": "a test's",
-            "cpu_node_selector": {"pool": "cpu"},
-        }
-        made.append(KubernetesPlacement(namespace, **{**options, **more}))
-        return made[-1]
-
-    yield make
-    for placement in made:
-        placement.close()
 
 
 def test_a_worker_of_a_gpu_class_computes_on_a_node_of_its_pool(place: Place, process_node: AddProcessNode):

@@ -98,12 +98,7 @@ def add_user(plane: ControlPlane) -> Path:
 
 def calls_of_the_agent(plane: ControlPlane) -> Counter[str]:
     """Return what the API server has noted of that user, each call once."""
-    calls: dict[str, str] = {}
-    with plane.audit_log.open() as log:
-        for line in log:
-            noted = json.loads(line)
-            if noted["user"]["username"] == USER:
-                calls[noted["auditID"]] = f"{noted['verb']} {noted['objectRef']['resource']}"
+    calls = {call["auditID"]: f"{call['verb']} {call['objectRef']['resource']}" for call in plane.calls_of(USER)}
     return Counter(calls.values())
 
 

@@ -186,6 +186,18 @@ class SlowToLoad:
         return number
 
 
+class LoadsWhenTold:
+    """Is made once a file is there."""
+
+    def __init__(self, path: str) -> None:
+        while not Path(path).exists():
+            time.sleep(0.01)
+
+    def __call__(self, number: int) -> int:
+        """Return the number."""
+        return number
+
+
 class FailsToLoad:
     """Cannot be made."""
 

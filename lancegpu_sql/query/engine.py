@@ -28,6 +28,7 @@ _SETTINGS: dict[str, str | bool] = {
 STREAMING_BUFFER = "256KiB"
 
 _TYPES = "lancegpu_types"
+_INTERRUPTED = "Query interrupted"
 _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (.*?) does not exist!", re.DOTALL)
 
 
@@ -88,8 +89,12 @@ def error_for(error: Exception) -> LanceGpuError:
 
 @contextmanager
 def duckdb_errors() -> Iterator[None]:
-    """Raise ours instead of DuckDB's errors."""
+    """Raise ours instead of DuckDB's errors, and Python's own where Ctrl-C ended a step."""
     try:
         yield
     except duckdb.Error as exc:
         raise error_for(exc) from exc
+    except RuntimeError as exc:
+        if str(exc) == _INTERRUPTED:  # the words DuckDB puts over the KeyboardInterrupt that it saw
+            raise KeyboardInterrupt from None
+        raise

@@ -55,13 +55,11 @@ class Ahead:
             It will not serve.
         """
         while True:
+            if cancelled.is_set():
+                raise Cancelled(f"cancelled while a worker of {self.worker.need.load.function} was started")
             try:
                 event = self._told.get(timeout=_LOOK_SECONDS)
             except Empty:
-                if cancelled.is_set():
-                    raise Cancelled(
-                        f"cancelled while a worker of {self.worker.need.load.function} was started"
-                    ) from None
                 continue
             if event is None:
                 break

@@ -77,13 +77,14 @@ def test_one_that_cannot_be_loaded_tells_whoever_asks(pool: WorkerPool):
         pool.lease(need, lambda _: None, NO_ONE)
 
 
-def test_a_lease_that_is_cancelled_leaves_the_worker_for_the_next(pool: WorkerPool):
-    need = need_for(worker_functions.double)
+def test_a_lease_that_is_cancelled_leaves_the_worker_for_the_next(pool: WorkerPool, tmp_path: Path):
+    told = tmp_path / "told"
+    need = need_for(worker_functions.LoadsWhenTold, bound={"path": str(told)})
     cancelled = threading.Event()
-    cancelled.set()
     pool.start_ahead(need)
     with pytest.raises(Cancelled):
-        pool.lease(need, lambda _: None, cancelled)
+        pool.lease(need, lambda _: cancelled.set(), cancelled)
+    told.touch()
     wait_until_idle(pool, need)
 
 

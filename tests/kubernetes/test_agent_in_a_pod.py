@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -108,8 +107,7 @@ def test_an_agent_in_a_pod_runs_a_job_on_a_gpu(kubectl: Kubectl):
 
 @pytest.mark.usefixtures("first_job")
 def test_the_agent_shows_a_token_of_its_pod_and_is_refused_nothing(cluster: RunningCluster):
-    calls = [json.loads(line) for line in cluster.plane.audit_log.read_text().splitlines()]
-    mine = [call for call in calls if call["user"]["username"] == AGENT]
+    mine = cluster.plane.calls_of(AGENT)
     assert {call["responseStatus"]["code"] for call in mine if "responseStatus" in call} <= {200, 201, 404}
     pods = {call["user"]["extra"]["authentication.kubernetes.io/pod-name"][0] for call in mine}
     assert len(pods) == 1

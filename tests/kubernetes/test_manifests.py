@@ -250,7 +250,6 @@ def test_the_first_refresh_runs_in_a_pod_of_its_class(
     with lg.connect(folder) as db:
         db.get_job(printed.split()[-1]).wait(120)
         assert db.open_table("reviews").to_arrow(["size"])["size"].to_pylist() == [4, 15]
-    calls = [json.loads(line) for line in cluster.plane.audit_log.read_text().splitlines()]
-    mine = [call for call in calls if call["user"]["username"] == AGENT and "lancegpu" in call.get("userAgent", "")]
+    mine = [call for call in cluster.plane.calls_of(AGENT) if "lancegpu" in call.get("userAgent", "")]
     assert mine
     assert [call["requestURI"] for call in mine if call["responseStatus"]["code"] == 403] == []

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cluster import kubeconfig, processes
 from cluster.api import Api, ApiError
@@ -116,8 +117,13 @@ class ControlPlane:
         """A kubeconfig for a token, such as one of a service account."""
         return kubeconfig.write(self.folder / f"{name}.kubeconfig", self.server, self._ca, token=token)
 
+    def calls_of(self, user: str) -> list[dict[str, Any]]:
+        """What the audit log has noted of a user, but for a line that is being written. A refused token has no user's name."""
+        lines = self._audit_log.read_text().rpartition("\n")[0].splitlines()
+        return [call for line in lines if (call := json.loads(line))["user"].get("username") == user]
+
     @property
-    def audit_log(self) -> Path:
+    def _audit_log(self) -> Path:
         """One JSON line for each call that neither an administrator nor a part of the cluster made."""
         return self.folder / "audit.log"
 
@@ -212,7 +218,7 @@ class ControlPlane:
             "--enable-admission-plugins=NodeRestriction",
             "--profiling=false",
             f"--audit-policy-file={policy}",
-            f"--audit-log-path={self.audit_log}",
+            f"--audit-log-path={self._audit_log}",
         ]
 
     def _component(self, name: str) -> list[str]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
 from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, Model, UtcTime, WaitingOn
+
+SUBJECT_KINDS = ("column", "view")
+"""What schedules can be about: the first word of their subjects."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -90,6 +94,11 @@ class ScheduleRecord(Model):
         """How people name it: its subject without the kind, such as ``docs.vec``."""
         return self.subject.partition(" ")[2]
 
+    @property
+    def kind(self) -> str:
+        """What it is about: ``column`` or ``view``."""
+        return self.subject.partition(" ")[0]
+
 
 @dataclass(frozen=True)
 class ScheduleChange:
@@ -111,6 +120,15 @@ class ScheduledJob:
     waiting_on: WaitingOn | None = None
     result: Mapping[str, Any] | None = None
     error: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What schedules have before them: how many are due, since when the one that is due longest, and how many fail."""
+
+    due: int = 0
+    due_since: datetime | None = None
+    failing: int = 0
 
 
 @dataclass

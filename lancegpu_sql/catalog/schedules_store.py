@@ -15,6 +15,7 @@ from lancegpu_sql.catalog.jobs_store import job_columns
 from lancegpu_sql.catalog.models import EventDraft, JobState, WaitingOn
 from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schedule_models import (
+    Backlog,
     ScheduleChange,
     ScheduledJob,
     ScheduleRecord,
@@ -101,6 +102,18 @@ class ScheduleStore:
             .limit(limit)
         )
         return self._scheduled(query)
+
+    def schedules_backlog(self, now: datetime) -> Backlog:
+        """Return how many schedules are due and not dealt with, and how many fail."""
+        is_due = sa.and_(schedules.c.next_run <= now, schedules.c.enabled.is_(True))
+        query = sa.select(
+            sa.func.count().filter(is_due),
+            sa.func.min(schedules.c.next_run).filter(is_due),
+            sa.func.count().filter(schedules.c.streak > 0, schedules.c.enabled.is_(True)),
+        )
+        with self._connection.reading() as connection:
+            due, due_since, failing = connection.execute(query).one()
+        return Backlog(due, due_since, failing)
 
     def ended_schedules(self, limit: int) -> list[ScheduledJob]:
         """Return schedules whose job has ended, or is forgotten, which has not been noted yet."""

@@ -104,7 +104,7 @@ def _info(held: ScheduledJob, now: datetime, *, has_news: bool, served: bool) ->
     result, error = schedule.last_result or {}, schedule.last_error or {}
     return ScheduleInfo(
         schedule=schedule.title,
-        kind=schedule.subject.partition(" ")[0],
+        kind=schedule.kind,
         table=schedule.table,
         columns=schedule.columns,
         rule=rules.told(schedule.rule),

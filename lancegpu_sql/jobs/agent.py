@@ -15,7 +15,7 @@ from lancegpu_sql.jobs.claims import SILENT_SHARE, Silence, beat_seconds, next_j
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.housekeeping import give_back, settle_if_dead
 from lancegpu_sql.jobs.job import OWNED
-from lancegpu_sql.jobs.metrics import Metrics
+from lancegpu_sql.jobs.metrics import Metrics, schedules_text
 from lancegpu_sql.jobs.runner import JobRunner, Work
 from lancegpu_sql.jobs.running import RunningJob
 
@@ -146,7 +146,12 @@ class Agent:
     def metrics(self) -> str:
         """Return what it did and does, in Prometheus' text format."""
         self._observe()
-        return self._metrics.text(self._catalog.count_jobs(), self._catalog.jobs(states=[JobState.WAITING]), utc_now())
+        now = utc_now()
+        jobs, waiting = self._catalog.count_jobs(), self._catalog.jobs(states=[JobState.WAITING])
+        if self._scheduler is None:
+            return self._metrics.text(jobs, waiting, now)
+        counts, backlog = self._scheduler.counts.totals(), self._catalog.schedules_backlog(now)
+        return self._metrics.text(jobs, waiting, now) + schedules_text(counts, backlog, now)
 
     def _look(self, now: float) -> bool:
         """Do what is to be done now; return whether more schedules are due than were dealt with."""
@@ -235,9 +240,14 @@ class Agent:
             _log.warning("The catalog does not answer; others will notice that this agent is gone. %s", problem)
         if self._scheduler is not None:
             self._scheduler.close(min(grace_seconds, _HOOKS_SECONDS))
-        self._runner.close(grace_seconds)
-        for job in self._runner.running():
-            # It ends with this process. Its publications, if it is about to make one, conflict with those of the next.
+        # Its own jobs alone: those that this process began otherwise are none of its business.
+        with self._observing:
+            jobs = list(self._jobs.values())
+        self._runner.interrupt(jobs, grace_seconds)
+        for job in jobs:
+            if job.ended():
+                continue
+            # Its publications, if it is about to make one, conflict with those of the next.
             try:
                 give_back(self._catalog, job.record, "The agent that ran it shut down, and it did not stop in time")
             except LanceGpuError as problem:

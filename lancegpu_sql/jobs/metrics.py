@@ -8,6 +8,8 @@ from datetime import datetime
 from threading import Lock
 
 from lancegpu_sql.catalog.models import JobRecord, JobState
+from lancegpu_sql.catalog.schedule_models import SUBJECT_KINDS, Backlog
+from lancegpu_sql.jobs.schedules.counts import Counted
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -109,6 +111,45 @@ class Metrics:
         )
 
 
+def schedules_text(counts: Mapping[tuple[Counted, str], float], backlog: Backlog, now: datetime) -> str:
+    """Return what an agent did about schedules, and what all schedules of the database have before them.
+
+    Parameters
+    ----------
+    counts
+        Of this agent, as `ScheduleCounts` adds them up.
+    backlog
+        Of the database.
+    now
+        The present time.
+    """
+    overdue = 0.0 if backlog.due_since is None else max((now - backlog.due_since).total_seconds(), 0.0)
+
+    def by_kind(what: Counted) -> Samples:
+        # Those that never happened are 0: a counter that begins with its first event hides that one from `rate`.
+        return {_labels(kind=kind): counts.get((what, kind), 0.0) for kind in SUBJECT_KINDS}
+
+    lateness = "lancegpu_schedule_lateness_seconds"
+    return "".join(
+        [
+            _family("lancegpu_schedules_due", "gauge", "Schedules whose time has come.", {(): float(backlog.due)}),
+            _family("lancegpu_schedule_overdue_seconds", "gauge", "Since when the first of them is.", {(): overdue}),
+            _family("lancegpu_schedules_failing", "gauge", "Schedules that failed last.", {(): float(backlog.failing)}),
+            _family("lancegpu_schedule_runs_total", "counter", "Refreshes that this agent found due.", by_kind("runs")),
+            _family("lancegpu_schedule_failures_total", "counter", "Those that failed.", by_kind("failures")),
+            _family(
+                "lancegpu_schedule_skipped_total",
+                "counter",
+                "Due times skipped, for the last refresh still ran or waited.",
+                by_kind("skipped"),
+            ),
+            f"# HELP {lateness} How long after its time a refresh was queued.\n# TYPE {lateness} summary\n",
+            _samples(f"{lateness}_sum", by_kind("late_seconds")),
+            _samples(f"{lateness}_count", by_kind("runs")),
+        ]
+    )
+
+
 def _counts(record: JobRecord, function: str) -> _Counts:
     counted: defaultdict[tuple[str, Labels, str], float] = defaultdict(float)
     for worker, spent in (record.timings or {}).get("workers", {}).items():
@@ -128,11 +169,15 @@ def _labels(**labels: str) -> Labels:
 
 
 def _family(name: str, kind: str, about: str, samples: Samples) -> str:
-    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n{_samples(name, samples)}"
+
+
+def _samples(name: str, samples: Samples) -> str:
+    lines = []
     for labels, value in samples.items():
         told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels)
-        lines.append(f"{name}{{{told}}} {value:.15g}")
-    return "\n".join(lines) + "\n"
+        lines.append(f"{name}{{{told}}} {value:.15g}\n" if told else f"{name} {value:.15g}\n")
+    return "".join(lines)
 
 
 def _escaped(text: str) -> str:

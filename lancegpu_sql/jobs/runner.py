@@ -129,23 +129,26 @@ class JobRunner:
         with self._lock:
             return self._running.get(job_id)
 
-    def close(self, timeout_seconds: float = 10.0) -> None:
-        """Stop what still runs and wait for it; those jobs are `queued` again, for any process to resume.
+    def interrupt(self, jobs: Sequence[RunningJob], timeout_seconds: float) -> None:
+        """Stop some of the jobs and wait for them; they are `queued` again, for any process to resume.
 
         Calls in flight may finish within most of the time, and what they give is kept.
         """
-        atexit.unregister(self._at_exit)
-        if self._pid != os.getpid():
-            return  # a forked child: the threads are its parent's
-        self._closing.set()
         deadline = time.monotonic() + timeout_seconds
-        jobs = self.running()
         for job in jobs:
             # What is left is for the work to end in: workers given back, the last part and the job's record written.
             job.interrupt(timeout_seconds * _GRACE_SHARE)
         for job in jobs:
             if not job.ended(max(deadline - time.monotonic(), 0.0)):
                 _log.warning("Job %s did not stop within %s s; it is left behind.", job.id, timeout_seconds)
+
+    def close(self, timeout_seconds: float = 10.0) -> None:
+        """Stop what still runs, as `interrupt` does, and take no other job."""
+        atexit.unregister(self._at_exit)
+        if self._pid != os.getpid():
+            return  # a forked child: the threads are its parent's
+        self._closing.set()
+        self.interrupt(self.running(), timeout_seconds)
         watcher = self._watcher
         if watcher is not None:
             watcher.join(timeout_seconds)

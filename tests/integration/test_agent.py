@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -176,6 +177,18 @@ def test_an_agent_told_to_end_does_not_wait_for_ever(shop: Shop) -> None:
     assert job.status() is JobState.QUEUED
 
 
+def test_an_agent_that_ends_in_a_process_leaves_it_its_own_jobs(shop: Shop) -> None:
+    table, stop = shop.table(at=30), threading.Event()
+    stop.set()
+    shop.gate.arm()
+    job = table.refresh_column_async("y")
+    shop.gate.wait_for_call()
+    shop.db.run_agent(stop=stop)  # one look, and it ends
+    shop.gate.open()
+    assert job.wait(PATIENCE_SECONDS).rows_assigned == 60
+    assert shop.table("later").refresh_column("y").rows_assigned == 60
+
+
 def slow(folder: Path, name: str) -> Any:
     """A GPU Function that takes its time until the file `hurry` is there."""
     hurry = str(folder / "hurry")
@@ -220,6 +233,7 @@ def test_an_agent_tells_how_it_does(shop: Shop) -> None:
         assert page(f"{url}/healthz") == "ok\n"
         submit(table).wait(PATIENCE_SECONDS)
         told = eventually(lambda: page(f"{url}/metrics"), lambda text: 'lancegpu_jobs{state="finished"} 1' in text)
+        assert "lancegpu_schedules_due 0" in told
         assert 'lancegpu_rows_total{function="noting_t",outcome="computed"} 60' in told
         assert re.search(r'lancegpu_calls_total\{function="noting_t"\} \d+', told)
         spent = re.findall(r'lancegpu_worker_seconds_total\{function="noting_t",state="(\w+)"\} [\d.]+', told)

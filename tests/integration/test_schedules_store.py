@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lancegpu_sql.catalog.models import EventDraft, JobState, ProcessIdentity, WaitingOn
-from lancegpu_sql.catalog.schedule_models import ScheduleChange, ScheduleRecord, column_subject
+from lancegpu_sql.catalog.schedule_models import Backlog, ScheduleChange, ScheduleRecord, column_subject
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ScheduleNotFound
 from lancegpu_sql.jobs.schedules.hooks import HookCaller, hook_of
@@ -164,7 +164,22 @@ def test_a_failing_one_backs_off_and_a_success_forgets_it(office: Office) -> Non
     office.after(seconds=0)
     assert (office.schedule().streak, office.schedule().last_error) == (0, None)
     assert office.schedule().last_result == {"rows_assigned": 3}
-    assert office.told().count("backs_off") == 3
+    assert office.told() == ["backs_off"] * 3 + ["recovered"]
+
+
+def test_what_is_due_and_what_fails_is_counted_for_those_who_watch(office: Office) -> None:
+    office.set(column="vec")
+    office.set("every 20 minutes", column="second")
+    office.now += timedelta(minutes=1)
+    assert office.catalog.schedules_backlog(office.now) == Backlog(due=2, due_since=NOON, failing=0)
+    office.after(seconds=0)
+    office.end(JobState.FAILED, error=ERROR)
+    office.after(seconds=0)
+    assert office.catalog.schedules_backlog(office.now) == Backlog(due=0, due_since=None, failing=2)
+    totals = [one.counts.totals() for one in (office.first, office.second)]
+    counted = {what: sum(one.get((what, "column"), 0.0) for one in totals) for what in ("runs", "failures", "skipped")}
+    assert counted == {"runs": 2, "failures": 2, "skipped": 0}
+    assert totals[0]["late_seconds", "column"] == 120
 
 
 def test_a_job_that_someone_cancelled_or_that_is_forgotten_is_no_failure(office: Office) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, utc_now
 from lancegpu_sql.catalog.schedule_models import Hook, ScheduleChange, ScheduledJob, ScheduleRecord
 from lancegpu_sql.errors import CatalogError, LanceGpuError
+from lancegpu_sql.jobs.schedules.counts import ScheduleCounts
 from lancegpu_sql.jobs.schedules.hooks import HookCaller, hook_told
 from lancegpu_sql.jobs.schedules.rule import back_off_seconds, next_run, span_told
 from lancegpu_sql.jobs.schedules.watching import SourceWatch
@@ -80,6 +81,7 @@ class Scheduler:
         self._debounce = timedelta(seconds=debounce_seconds)
         self._facts = dict(facts or {})
         self._now = now
+        self.counts = ScheduleCounts()
         self._watch = SourceWatch(catalog, sources.stamp, self._job_kinds)
 
     def look(self) -> bool:
@@ -105,6 +107,7 @@ class Scheduler:
         won = self._catalog.change_schedules(changes)
         for held, change in zip(ended, changes, strict=True):
             if change.subject in won and held.state is JobState.FAILED:
+                self.counts.failed(held.schedule)
                 self._tell_of_failure(held.schedule.model_copy(update=dict(change.values)), held.error or {})
         return len(ended) == MOST_AT_ONCE
 
@@ -125,6 +128,10 @@ class Scheduler:
             events = (EventDraft(kind="backs_off", message=told, detail=detail),)
         elif held.state is JobState.FINISHED:
             values |= {"streak": 0, "last_error": None, "last_result": dict(held.result or {})}
+            if schedule.streak:
+                times = f"{schedule.streak} failure{'' if schedule.streak == 1 else 's'}"
+                told = f"The refresh ended well after {times} in a row."
+                events = (EventDraft(kind="recovered", message=told, detail={"job_id": schedule.job_id}),)
             # What a refresh published is a change itself: only what others wrote meanwhile is to be refreshed again.
             seen = self._seen_after(schedule, held.result or {}) if time.monotonic() < until else None
             if seen is not None:
@@ -154,7 +161,10 @@ class Scheduler:
                 changes.append(self._impossible(held.schedule, problem))
             if held.schedule.rule.kind == "on_change" and time.monotonic() >= until:
                 break  # its table was opened, which may take its time
-        self._catalog.change_schedules(changes)
+        won, now = self._catalog.change_schedules(changes), self._now()
+        for held, change in zip(due, changes, strict=False):  # the last few may be left for the next turn
+            if change.subject in won and held.schedule.next_run is not None:
+                self.counts.dealt_with(held.schedule, change, (now - held.schedule.next_run).total_seconds())
         return len(due) == MOST_AT_ONCE or len(changes) < len(due)
 
     def _due(self, held: ScheduledJob) -> ScheduleChange:

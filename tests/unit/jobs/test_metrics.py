@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from lancegpu_sql.catalog.models import JobRecord, JobState, ProcessIdentity, Progress, WaitingOn, utc_now
-from lancegpu_sql.jobs.metrics import Metrics
+from lancegpu_sql.catalog.schedule_models import Backlog, ScheduleChange, ScheduleRecord, ScheduleRule
+from lancegpu_sql.jobs.metrics import Metrics, schedules_text
+from lancegpu_sql.jobs.schedules.counts import ScheduleCounts
 
 NOW = utc_now()
 JOB = JobRecord.new("refresh_column", table="t", columns=["y"]).model_copy(
@@ -20,7 +22,10 @@ def worked(seconds: float, calls: int, rows: int, **changes: Any) -> JobRecord:
 
 
 def samples(metrics: Metrics, waiting: tuple[JobRecord, ...] = ()) -> dict[str, float]:
-    text = metrics.text({JobState.QUEUED: 3}, waiting, NOW)
+    return read(metrics.text({JobState.QUEUED: 3}, waiting, NOW))
+
+
+def read(text: str) -> dict[str, float]:
     lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines}
 
@@ -67,3 +72,35 @@ def test_names_are_escaped_as_prometheus_reads_them() -> None:
     metrics = Metrics(lambda record: 'a"b\\c')
     metrics.observe(worked(1, 1, 1))
     assert 'function="a\\"b\\\\c"' in metrics.text({}, (), NOW)
+
+
+SCHEDULE = ScheduleRecord(
+    subject="view v", job_kind="refresh_view", table="v", rule=ScheduleRule(kind="interval"), created_at=NOW
+)
+
+
+def test_schedules_are_counted_by_what_became_of_their_due_times() -> None:
+    counts = ScheduleCounts()
+    queued = ScheduleChange(SCHEDULE.subject, {}, {"skipped": 0}, job=JOB)
+    counts.dealt_with(SCHEDULE, queued, 2.5)
+    counts.dealt_with(SCHEDULE, queued, -1.0)  # by another clock than the one that said when it is due
+    counts.dealt_with(SCHEDULE, ScheduleChange(SCHEDULE.subject, {}, {"skipped": 3}), 4.0)
+    counts.dealt_with(SCHEDULE, ScheduleChange(SCHEDULE.subject, {}, {"seen": {}}), 4.0)  # nothing had changed
+    counts.failed(SCHEDULE)
+    found = read(schedules_text(counts.totals(), Backlog(), NOW))
+    assert [found[f'lancegpu_schedule_{what}_total{{kind="view"}}'] for what in ("runs", "failures", "skipped")] == [
+        2,
+        1,
+        1,
+    ]
+    assert found['lancegpu_schedule_lateness_seconds_sum{kind="view"}'] == 2.5
+    assert found['lancegpu_schedule_lateness_seconds_count{kind="view"}'] == 2
+    assert found['lancegpu_schedule_runs_total{kind="column"}'] == 0
+
+
+def test_the_backlog_of_schedules_says_how_many_are_due_and_since_when() -> None:
+    backlog = Backlog(due=7, due_since=NOW - timedelta(seconds=90), failing=2)
+    found = read(schedules_text({}, backlog, NOW))
+    assert found["lancegpu_schedules_due"] == 7
+    assert found["lancegpu_schedule_overdue_seconds"] == 90
+    assert found["lancegpu_schedules_failing"] == 2

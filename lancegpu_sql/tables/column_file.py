@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -80,11 +79,16 @@ class ColumnFileWriter:
         # Lance writes what it is told: the table's own nullable fields, not what a batch claims about nulls.
         self._schema = pa.schema([pa.field(field.name, _table_type(snapshot, field)) for field in schema])
         self._name = f"{FILE_PREFIX}{uuid.uuid4().hex}.lance"
-        self._path = data_path(snapshot.uri, self._name)
+        self._path = data_path(self._name)
         self._rows = 0
         self._file: Any = None
         with lance_errors(snapshot.name):
-            self._file = lance_file.LanceFileWriter(str(self._path), self._schema, version=snapshot.storage_version)
+            self._file = lance_file.LanceFileWriter(
+                f"{snapshot.uri}/{self._path}",
+                self._schema,
+                version=snapshot.storage_version,
+                storage_options=snapshot.storage_options,
+            )
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows.
@@ -126,7 +130,7 @@ class ColumnFileWriter:
             fragment_id=self._fragment.id,
             path=self._name,
             rows=self._rows,
-            size_bytes=self._path.stat().st_size,
+            size_bytes=int(described.file_size_bytes),
             columns=tuple(column_identity(snapshot, name) for name in self._schema.names),
             field_ids=tuple(described.fields),
             column_indices=tuple(described.column_indices),
@@ -141,7 +145,7 @@ class ColumnFileWriter:
         # The frames of an error hold Lance's writer, whose unfinished file would take room as long as anyone holds the error.
         self._file._writer = None  # noqa: SLF001
         self._file = None
-        self._path.unlink(missing_ok=True)
+        self._snapshot.files.remove([self._path])
 
     def __enter__(self) -> Self:
         return self
@@ -168,8 +172,7 @@ def write(snapshot: Snapshot, fragment: Fragment, schema: pa.Schema, batches: It
 
 def discard(snapshot: Snapshot, files: Iterable[ColumnFile]) -> None:
     """Remove finished files that will not be published. One that a version names must never come here."""
-    for file in files:
-        data_path(snapshot.uri, file.path).unlink(missing_ok=True)
+    snapshot.files.remove(data_path(file.path) for file in files)
 
 
 def column_identity(snapshot: Snapshot, name: str) -> ColumnIdentity:
@@ -178,14 +181,16 @@ def column_identity(snapshot: Snapshot, name: str) -> ColumnIdentity:
     return ColumnIdentity(snapshot.field_id(name), field.type, identity_of(field))
 
 
-def data_path(uri: str, name: str) -> Path:
-    """Return where a table's data file of this name lies."""
-    return Path(uri) / "data" / name
+def data_path(name: str) -> str:
+    """Return where below the table its data file of this name lies."""
+    return f"data/{name}"
 
 
-def exists(uri: str, file: ColumnFile) -> bool:
-    """Tell whether the file still lies in the table's folder."""
-    return data_path(uri, file.path).exists()
+def missing(snapshot: Snapshot, files: Iterable[ColumnFile]) -> set[str]:
+    """Return the names of those files that lie in the table's folder no more."""
+    with lance_errors(snapshot.name):
+        gone = snapshot.files.missing(data_path(file.path) for file in files)
+    return {path.removeprefix("data/") for path in gone}
 
 
 def _table_type(snapshot: Snapshot, field: pa.Field) -> pa.DataType:

@@ -58,7 +58,7 @@ def commit(latest: Snapshot, operation: Any, properties: dict[str, str]) -> Snap
     """Commit an operation that was made for this very version, and return the version that it became."""
     transaction = lance.Transaction(read_version=latest.version, operation=operation, transaction_properties=properties)
     with lance_errors(latest.name):
-        return latest.at(lance.LanceDataset.commit(latest.uri, transaction))
+        return latest.at(lance.LanceDataset.commit(latest.uri, transaction, storage_options=latest.storage_options))
 
 
 Commit = Callable[["Snapshot", Any, dict[str, str]], "Snapshot"]
@@ -130,7 +130,7 @@ def _published(
         if committed is None:
             time.sleep(pause_seconds)
             latest = latest.latest()
-        elif all(column_file.exists(committed.uri, file) for file in fitting):
+        elif not column_file.missing(committed, fitting):
             return committed, fitting, lost
         else:
             return _withdrawn(committed), [], lost + fitting
@@ -145,9 +145,11 @@ def _sort_out(
     fitting: list[ColumnFile] = []
     lost: list[ColumnFile] = []
     for file in files:
-        suits = fits(file, fragments.get(file.fragment_id), columns, guard) and column_file.exists(latest.uri, file)
+        suits = fits(file, fragments.get(file.fragment_id), columns, guard)
         (fitting if suits else lost).append(file)
-    return fitting, lost
+    gone = column_file.missing(latest, fitting)
+    lost += [file for file in fitting if file.path in gone]
+    return [file for file in fitting if file.path not in gone], lost
 
 
 def _operation(latest: Snapshot, files: Sequence[ColumnFile]) -> Any:
@@ -188,7 +190,7 @@ def _withdrawn(committed: Snapshot) -> Snapshot:
     table had reached the old one's.
     """
     with lance_errors(committed.name):
-        lance.dataset(committed.uri, version=committed.version - 1).restore()
+        committed.checkout(committed.version - 1).dataset.restore()
     return committed.latest()
 
 

@@ -11,7 +11,7 @@ from lancegpu_sql.tables.snapshot import Snapshot
 
 
 def rewrite(old: Snapshot, path: str) -> Snapshot:
-    """Write a copy of a table's rows at `path`, hidden columns and declarations included.
+    """Write a copy of a table's rows at `path`, a local folder, hidden columns and declarations included.
 
     Lance numbers the fields of the copy anew, so that the declarations are written once more.
     """

@@ -16,6 +16,7 @@ from lancegpu_sql.tables import column_file, declaring, publishing
 from lancegpu_sql.tables.column_file import ColumnFile
 from lancegpu_sql.tables.columns import declared_in
 from lancegpu_sql.tables.engine import lance, lance_errors
+from lancegpu_sql.tables.files import StorageOptions, TableFiles, files_at
 from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
 from lancegpu_sql.tables.naming import ROW_ID, is_blob, is_hidden
 from lancegpu_sql.tables.publishing import Publication
@@ -46,7 +47,9 @@ class Snapshot:
         self._shown = shown
 
     @classmethod
-    def open(cls, name: str, uri: str, version: int | None = None) -> Snapshot:
+    def open(
+        cls, name: str, uri: str, version: int | None = None, storage_options: StorageOptions | None = None
+    ) -> Snapshot:
         """Return a table's latest version, or the one asked for.
 
         Raises
@@ -55,7 +58,7 @@ class Snapshot:
         """
         try:
             with lance_errors(name):
-                return cls(name, uri, lance.dataset(uri, version=version))
+                return cls(name, uri, lance.dataset(uri, version=version, storage_options=storage_options))
         except VersionNotFound as exc:
             if version is None:
                 raise
@@ -70,11 +73,11 @@ class Snapshot:
 
     def latest(self) -> Snapshot:
         """Return the table's latest version, read anew."""
-        return Snapshot.open(self.name, self.uri)
+        return Snapshot.open(self.name, self.uri, storage_options=self.storage_options)
 
     def checkout(self, version: int) -> Snapshot:
         """Return another version of the table."""
-        return Snapshot.open(self.name, self.uri, version)
+        return Snapshot.open(self.name, self.uri, version, self.storage_options)
 
     def at(self, dataset: Any) -> Snapshot:
         """Return the snapshot that an open dataset of this table is."""
@@ -88,6 +91,18 @@ class Snapshot:
     def dataset(self) -> Any:
         """The LanceDataset, a ``pyarrow.dataset.Dataset``: for a query engine to scan."""
         return self._dataset
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """How its object store is reached, secrets among it; None in a local folder."""
+        options: dict[str, str] | None = self._dataset.initial_storage_options
+        return options or None
+
+    @cached_property
+    def files(self) -> TableFiles:
+        """The table's files, for what Lance does not do by itself."""
+        with lance_errors(self.name):
+            return files_at(self.uri, self.storage_options)
 
     @property
     def version(self) -> int:

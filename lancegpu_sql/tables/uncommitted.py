@@ -59,9 +59,7 @@ class UncommittedFragments:
 
     def remove(self) -> None:
         """Remove the files of those that belong to no version."""
-        for fragment in self.fragments:
-            for file in fragment.files:
-                data_path(self._snapshot.uri, file.path).unlink(missing_ok=True)
+        self._snapshot.files.remove(data_path(file.path) for one in self.fragments for file in one.files)
 
 
 def offsets_by_fragment(addresses: Numbers) -> Iterator[tuple[int, list[int]]]:

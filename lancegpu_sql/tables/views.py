@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -162,10 +161,11 @@ class ViewChanges:
         rows = fragment.physical_rows
         file = lance.fragment.DeletionFile(latest.version, secrets.randbits(63), "array", rows, None)
         schema = pa.schema([pa.field("row_id", pa.uint32(), nullable=False)])
-        path = Path(latest.uri) / file.path(fragment.id)
-        path.parent.mkdir(exist_ok=True)
-        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(pa.table([pa.array(np.arange(rows, dtype=np.uint32))], schema=schema))
+        with lance_errors(latest.name):
+            latest.files.write(file.path(fragment.id), sink.getvalue().to_pybytes())
         fragment.deletion_file = file
         return fragment
 

@@ -63,7 +63,7 @@ def test_a_file_is_no_database(tmp_path: Path) -> None:
 
 
 def test_creation_that_was_killed_before_its_commit_left_no_table(store: TableStore) -> None:
-    (store.path_of("t") / "data").mkdir(parents=True)
+    (Path(store.path_of("t")) / "data").mkdir(parents=True)
     assert store.names() == []
     with pytest.raises(TableNotFound):
         store.open("t")
@@ -275,7 +275,7 @@ class Impatient(TableStore):
 def test_a_table_left_aside_by_a_killed_exchange_is_found_again(store: TableStore, look: str) -> None:
     store.create("t", reader_of({"id": [1]}))
     impatient = Impatient(store.uri)
-    store.path_of("t").rename(Path(store.uri) / ".lancegpu-replaced-t.lance.0123abcd")
+    Path(store.path_of("t")).rename(Path(store.uri) / ".lancegpu-replaced-t.lance.0123abcd")
     if look == "create":
         with pytest.raises(AlreadyExists):
             impatient.create("t", reader_of({"id": [2]}))
@@ -286,7 +286,7 @@ def test_a_table_left_aside_by_a_killed_exchange_is_found_again(store: TableStor
 
 def test_opening_a_database_brings_such_tables_back(store: TableStore) -> None:
     store.create("t", reader_of({"id": [1]}))
-    store.path_of("t").rename(Path(store.uri) / ".lancegpu-replaced-t.lance.0123abcd")
+    Path(store.path_of("t")).rename(Path(store.uri) / ".lancegpu-replaced-t.lance.0123abcd")
     assert Impatient(store.uri).names() == ["t"]
 
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from lancegpu_sql.errors import InvalidInput
 
@@ -26,6 +26,9 @@ MOST = 2**63 - 1
 
 _SHOWN_CHARACTERS = 100
 
+_HIDDEN = "storage_options"
+"""The setting that holds secrets: its values are never shown."""
+
 # Up to the last @: one in a password should be written as %40, and is not always.
 _PASSWORD = re.compile(r"(://[^\s:/@]*:)\S*(?=@)|((?<=[?&])password=)[^\s&]*", re.IGNORECASE)
 
@@ -36,7 +39,7 @@ Count = Annotated[int, Field(ge=1, le=MOST)]
 class Settings(BaseModel):
     """What an operator or a user may turn; each is documented in ``docs/settings.md``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     gpu_classes: Path | None = Field(
         default=None, description="An operator's file of GPU classes (YAML), written to a database that has none."
@@ -99,6 +102,17 @@ class Settings(BaseModel):
         default=None,
         description="The catalog's place: a path, or a URL of PostgreSQL, as postgresql://user@host/name, where agents on "
         "several hosts serve one database. By default a SQLite file in the database's folder.",
+    )
+    storage_options: dict[str, str] | None = Field(
+        default=None,
+        description="How the object store of a database at s3://… is reached: Lance's names, such as aws_endpoint, and values, "
+        "as `aws_region=eu-west-1, aws_secret_access_key=env:MY_SECRET`. `env:NAME` stands for a variable, `file:/path` for what "
+        "a file holds. None: the variables AWS_…, or what the machine's role grants.",
+    )
+    state_folder: Path | None = Field(
+        default=None,
+        description="Where this host keeps what belongs to databases in object stores: logs of jobs, locks, parts being "
+        "computed. By default `lancegpu` in the user's state folder ($XDG_STATE_HOME, ~/.local/state).",
     )
     catalog_busy_timeout_seconds: Seconds = Field(
         default=30.0,
@@ -217,7 +231,21 @@ class Settings(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Show all but passwords."""
         for name, value in super().__repr_args__():
-            yield name, masked(value) if isinstance(value, str) else value
+            if name == _HIDDEN and value is not None:
+                yield name, dict.fromkeys(value, "***")
+            else:
+                yield name, masked(value) if isinstance(value, str) else value
+
+    @field_validator(_HIDDEN, mode="before")
+    @classmethod
+    def _read_pairs(cls, given: Any) -> Any:
+        """Read a text of `name=value, name=value`, as a variable has it."""
+        if not isinstance(given, str):
+            return given
+        pairs = [one.strip().partition("=") for one in given.split(",") if one.strip()]
+        if any(not (name.strip() and equals) for name, equals, _ in pairs):
+            raise ValueError("must be a text such as 'aws_region=eu-west-1, allow_http=true'")
+        return {name.strip(): value.strip() for name, _, value in pairs}
 
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Self:
@@ -253,7 +281,8 @@ class Settings(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            told = f"{sources[name]}={shown(first['input'])} does not suit: it {requirement(first)}. "
+            given_as = sources[name] if name == _HIDDEN else f"{sources[name]}={shown(first['input'])}"
+            told = f"{given_as} does not suit: it {requirement(first)}. "
             told += f"{cls.model_fields[name].description}"
             raise InvalidInput(told, setting=name) from error
 

@@ -22,6 +22,7 @@ from lancegpu_sql.errors import (
     TableNotFound,
     VersionNotFound,
 )
+from lancegpu_sql.tables import object_errors
 from lancegpu_sql.tables.naming import HIDDEN_PREFIX
 
 # Lance carries few type hints; what comes through this door is Any until a room's own value holds it.
@@ -84,6 +85,12 @@ def error_for(exc: BaseException, table: str, invalid: type[InvalidInput]) -> La
         )
     if "already exists" in text:
         return AlreadyExists(f"In table {table!r}: {said}.", table=table)
+    trouble = object_errors.trouble(text)
+    if trouble is not None:
+        named = f"Table {table!r}" if table else "The database"
+        return StorageError(
+            f"{named} could not be read or written: {trouble.told}.", table=table, retryable=trouble.retryable
+        )
     from_python = isinstance(exc, ValueError | KeyError | TypeError | pa.ArrowException)
     if "LanceError(IO)" not in text and (from_python or _BAD_INPUT.search(text)):
         return invalid(f"Table {table!r}: {said}.", table=table)
@@ -103,7 +110,8 @@ def lance_errors(table: str, invalid: type[InvalidInput] = InvalidData) -> Itera
         error = error_for(exc, table, invalid)
         if error is None:
             raise
-        raise error from exc
+        # What an object store answered may hold a request's signature: no traceback is to show it.
+        raise error from (None if object_errors.trouble(str(exc)) else exc)
 
 
 def pauses() -> Iterator[float]:

@@ -1,0 +1,77 @@
+"""What a database in an object store says of itself: its id, and where its catalog is.
+
+It stands in the schema's metadata of a Lance dataset without rows, for Lance makes and changes one so that of two
+processes that come at once one is first.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+
+from lancegpu_sql.errors import AlreadyExists, CommitConflict, TableNotFound
+from lancegpu_sql.tables.engine import lance, lance_errors, until_committed
+from lancegpu_sql.tables.files import StorageOptions
+from lancegpu_sql.tables.snapshot import Snapshot
+
+_LIES = ".lancegpu/database.lance"
+_ID_KEY = "lancegpu:database_id"
+_CATALOG_KEY = "lancegpu:catalog"
+_NAME = "the note of the database's id"
+
+
+class DatabaseNote:
+    """The note of one database.
+
+    Parameters
+    ----------
+    uri
+        Of the database.
+    options
+        How its object store is reached.
+
+    Raises
+    ------
+    StorageError
+        From every method: the store refuses.
+    """
+
+    def __init__(self, uri: str, options: StorageOptions | None) -> None:
+        self._at = f"{uri}/{_LIES}"
+        self._options = dict(options) if options else None
+
+    def database_id(self) -> str:
+        """Return the database's id, made when it is first asked for."""
+        try:
+            return self._read()[_ID_KEY]
+        except TableNotFound:
+            pass
+        schema = pa.schema([pa.field("nothing", pa.bool_())], {_ID_KEY: uuid.uuid4().hex})
+        try:
+            with lance_errors(_NAME):
+                lance.write_dataset(schema.empty_table(), self._at, mode="create", storage_options=self._options)
+        except (AlreadyExists, CommitConflict):
+            pass  # another process was first: its id holds for both
+        return self._read()[_ID_KEY]
+
+    def kept_at(self) -> str | None:
+        """Return where in PostgreSQL the database's catalog was opened last, None where it never was."""
+        return self._read().get(_CATALOG_KEY)
+
+    def keep(self, place: str) -> None:
+        """Note where the catalog is; `place` holds no password."""
+        if self.kept_at() == place:
+            return
+
+        def attempt() -> None:
+            with lance_errors(_NAME):
+                self._open().dataset.update_schema_metadata({_CATALOG_KEY: place})
+
+        until_committed(attempt)
+
+    def _read(self) -> dict[str, str]:
+        return {key.decode(): value.decode() for key, value in (self._open().full_schema.metadata or {}).items()}
+
+    def _open(self) -> Snapshot:
+        return Snapshot.open(_NAME, self._at, storage_options=self._options)

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -210,7 +211,7 @@ class Calls:
                 yield batch
             elif begun:  # before that no worker is needed
                 all_sent = True
-                yield _NOTHING_YET
+                yield _nothing_yet()
 
     def _next_batch(self, *, wait: bool) -> InputBatch | None:
         """Return rows that have not been sent, or None where there are none, at once or after a moment."""
@@ -243,7 +244,10 @@ def _batch(arguments: pa.RecordBatch, first_row: int) -> InputBatch:
     return InputBatch(arguments, rows, pa.record_batch([rows], names=["row"]), of_table=False)
 
 
-_NOTHING_YET = _batch(pa.record_batch({}), 0)
+@cache
+def _nothing_yet() -> InputBatch:
+    """Not made at import: the first array that pyarrow makes of Python's values brings pandas, where that is installed."""
+    return _batch(pa.record_batch({}), 0)
 
 
 def _bytes(asked: Asked) -> int:

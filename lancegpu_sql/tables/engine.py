@@ -25,11 +25,22 @@ from lancegpu_sql.errors import (
 from lancegpu_sql.tables import object_errors
 from lancegpu_sql.tables.naming import HIDDEN_PREFIX
 
+
+class _Later:
+    """A module that is imported with its first use: a database is opened, and its workers are started, before Lance is there."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module(self._module), name)
+
+
 # Lance carries few type hints; what comes through this door is Any until a room's own value holds it.
-lance: Any = importlib.import_module("lance")
-lance_commit: Any = importlib.import_module("lance.commit")
-lance_file: Any = importlib.import_module("lance.file")
-lance_schema: Any = importlib.import_module("lance.schema").LanceSchema
+lance: Any = _Later("lance")
+lance_commit: Any = _Later("lance.commit")
+lance_file: Any = _Later("lance.file")
+lance_schema: Any = _Later("lance.schema")
 
 T = TypeVar("T")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset
 
 from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.tables.columns import COMPUTED_KEY, IDENTITY_KEY
@@ -59,7 +58,7 @@ def _reader_of(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
         return data.to_reader()
     if isinstance(data, pa.RecordBatch):
         return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, pyarrow.dataset.Dataset):
+    if isinstance(data, _dataset().Dataset):
         return data.scanner().to_reader()
     if isinstance(data, str | os.PathLike):
         return _parquet(os.fspath(data))
@@ -69,6 +68,13 @@ def _reader_of(data: Any, schema: pa.Schema | None) -> pa.RecordBatchReader:
     if isinstance(data, list | tuple):
         return _listed(data, schema)
     return _foreign(data)
+
+
+def _dataset() -> Any:
+    """`pyarrow.dataset`, which takes a tenth of a second where pandas is installed, which it imports."""
+    from pyarrow import dataset
+
+    return dataset
 
 
 def _foreign(data: Any) -> pa.RecordBatchReader:
@@ -90,7 +96,7 @@ def _foreign(data: Any) -> pa.RecordBatchReader:
 def _parquet(path: str) -> pa.RecordBatchReader:
     if not Path(path).exists():
         raise InvalidData(f"There is no Parquet file or folder {path!r}.", path=path)
-    return pyarrow.dataset.dataset(path, format="parquet").scanner().to_reader()
+    return _dataset().dataset(path, format="parquet").scanner().to_reader()
 
 
 def _listed(rows: list[Any] | tuple[Any, ...], schema: pa.Schema | None) -> pa.RecordBatchReader:

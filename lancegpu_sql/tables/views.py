@@ -140,7 +140,9 @@ class ViewChanges:
         for number, fragment in enumerate(self._fragments.fragments, start=max(left) + 1):
             fragment.id = number
         kept = [one or self._emptied(latest, present[number]) for number, one in left.items()]
-        return lance.LanceOperation.Merge([*kept, *self._fragments.fragments], lance_schema.from_pyarrow(schema))
+        return lance.LanceOperation.Merge(
+            [*kept, *self._fragments.fragments], lance_schema.LanceSchema.from_pyarrow(schema)
+        )
 
     def _left(self, latest: Snapshot) -> tuple[dict[int, Any], dict[int, Any]]:
         """The fragments by number, as they are and without the rows that go; None for one that has none then."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import lancegpu_sql as lg
 
@@ -38,6 +39,22 @@ def test_what_a_worker_loads_functions_with_needs_pyarrow_and_cloudpickle() -> N
 
 def test_declaring_and_binding_a_function_needs_pyarrow_only() -> None:
     assert loaded_by(DEFINE) <= {"pyarrow", *GUESTS_OF_PYARROW}
+
+
+# Each takes a tenth of a second or more, in which a worker that a query needs could be starting: pyarrow's datasets bring pandas.
+NOT_BEFORE_A_QUERY = {"lance", "pandas", "pyarrow.dataset", "duckdb", "rich", "kubernetes", "yaml"}
+OPEN = """
+import sys
+import lancegpu_sql as lg
+with lg.connect(sys.argv[1]) as db:
+    db.list_jobs()
+    print(*sys.modules)
+"""
+
+
+def test_opening_a_database_loads_neither_lance_nor_an_engine(tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", OPEN, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert NOT_BEFORE_A_QUERY & set(ran.stdout.split()) == set()
 
 
 def test_public_names_are_sorted_and_there() -> None:

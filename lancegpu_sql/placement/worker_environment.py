@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from lancegpu_sql.functions.options import DEVICE_VARIABLES
 
 TOKEN_VARIABLE = "LANCEGPU_WORKER_TOKEN"  # noqa: S105 - a name
-CATALOG_VARIABLE = "LANCEGPU_CATALOG"
+WITHHELD_VARIABLES = ("LANCEGPU_CATALOG", "LANCEGPU_STORAGE_OPTIONS")
 
 # Each library reads its own name, at import: once numpy is loaded it is too late.
 THREAD_VARIABLES = (
@@ -25,12 +25,12 @@ def worker_environment(
     """Return the environment of one worker.
 
     A Function may set what it likes, thread counts too, but not which devices it sees. Simulated devices and CPU
-    workers see none: nothing is run on a real GPU that nobody leased. The way to the catalog may hold a password, and user
-    code has no use for it.
+    workers see none: nothing is run on a real GPU that nobody leased. The ways to the catalog and to an object store may hold
+    passwords, and user code has no use for them.
     """
     real = [device for device in devices if not device.startswith("simulated:")]
     return {
-        **{name: value for name, value in inherited.items() if name != CATALOG_VARIABLE},
+        **{name: value for name, value in inherited.items() if name not in WITHHELD_VARIABLES},
         **dict.fromkeys(THREAD_VARIABLES, str(cpus)),
         **{name: value for name, value in function_env.items() if name not in DEVICE_VARIABLES},
         "CUDA_VISIBLE_DEVICES": ",".join(real),

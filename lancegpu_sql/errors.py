@@ -29,6 +29,7 @@
     │   ├── LoadTimeout              it took longer than `init_timeout_seconds`
     │   ├── CallTimeout              one call took longer than `call_timeout_seconds`
     │   └── TooManyFailedRows        more rows failed than `max_failed_rows` or `max_failed_fraction` allow
+    ├── EnvironmentFailed            a Function's packages cannot be had, or its environment not be made
     ├── WorkerLost                   a worker process ended under its work
     ├── JobFailed                    another process's job ended badly
     ├── Cancelled                    someone asked for it
@@ -224,6 +225,12 @@ class CallTimeout(FunctionFailed):
 
 class TooManyFailedRows(FunctionFailed):
     """More rows failed than was allowed; `rows_failed`, `rows_tried` and `limit` say how many."""
+
+
+class EnvironmentFailed(LanceGpuError):
+    """The packages of a Function cannot be resolved or installed, or its Python is missing; `said` has the installer's words."""
+
+    http_status = 400
 
 
 class WorkerLost(LanceGpuError):

@@ -127,6 +127,16 @@ class Settings(BaseModel):
         description="How long a worker that nobody uses is kept warm, where its GPU class does not say. It goes at once when "
         "another job waits for what it holds.",
     )
+    environment_folder: Path | None = Field(
+        default=None,
+        description="Where the environments of Functions that ask for packages are made, each once for all jobs of the machine; "
+        "private to one user. By default `lancegpu/environments` in the user's cache folder.",
+    )
+    environment_builds: bool = Field(
+        default=False,
+        description="Whether packages that come without a wheel may be built for such an environment, which runs their own code "
+        "where a Function is registered and where its environment is made.",
+    )
     init_timeout_seconds: Seconds | None = Field(
         default=600.0,
         description="How long a worker may take to load a Function (imports, model weights). None: for ever.",

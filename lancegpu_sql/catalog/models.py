@@ -60,10 +60,23 @@ class FunctionPlacement(Model):
     batch_size: int | None = None
 
 
+class FunctionEnvironment(Model):
+    """What the workers of a Function have of their own.
+
+    `pip` is what was asked for and `lock` what it was resolved to; None where no packages were asked for, and before they
+    are resolved. `content_digest` is the version's without the lock: the same content keeps the lock that it has.
+    """
+
+    pip: tuple[str, ...] = ()
+    lock: str | None = None
+    content_digest: str
+
+
 class FunctionVersion(Model):
     """One immutable version of a registered Function, with its present placement.
 
-    `digest` is 32 hex characters; `python_version` is a minor release such as ``3.11``.
+    `digest` is 32 hex characters; `python_version` is a minor release such as ``3.11``. `environment` is None where workers
+    have what this program's own environment has.
     """
 
     name: str
@@ -78,6 +91,7 @@ class FunctionVersion(Model):
     deterministic: bool = True
     env: dict[str, str] = {}
     python_version: str
+    environment: FunctionEnvironment | None = None
     created_at: UtcTime
     placement: FunctionPlacement = FunctionPlacement()
 

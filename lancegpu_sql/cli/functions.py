@@ -87,6 +87,8 @@ def show(
             "deterministic": found.deterministic,
             "environment": [f"{key}={value}" for key, value in found.env.items()],
             "Python": found.python_version,
+            "packages": list(found.environment.pip) if found.environment else [],
+            "installed": _locked(found),
             "digest": found.digest,
             "registered": found.created_at,
         }
@@ -114,6 +116,14 @@ def print_functions(found: list[FunctionVersion]) -> None:
 
     rows = [[one.name, one.version, _signature(one), _runs_on(one.placement), one.created_at] for one in found]
     print_rows(["function", "version", "signature", "runs on", "registered"], rows, none="There are no Functions.")
+
+
+def _locked(function: FunctionVersion) -> list[str]:
+    from lancegpu_sql.functions.environment import packages_of
+
+    if function.environment is None or function.environment.lock is None:
+        return []
+    return [f"{name} {version}" for name, version in packages_of(function.environment.lock).items()]
 
 
 def _signature(function: FunctionVersion) -> str:

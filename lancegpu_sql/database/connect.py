@@ -13,6 +13,7 @@ from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
 from lancegpu_sql.database.location import locate
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import InvalidInput
+from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.jobs.housekeeping import prune, settle_dead
 from lancegpu_sql.jobs.runner import JobRunner
 from lancegpu_sql.placement.interface import Placement
@@ -60,7 +61,8 @@ def connect(
     """
     chosen = _settings(settings, gpu_classes, overrides)
     located = locate(uri, chosen)
-    place = placement or _placement(chosen)
+    environments = EnvironmentStore(chosen.environment_folder, build_packages=chosen.environment_builds)
+    place = placement or _placement(chosen, environments)
     catalog = Catalog.open(
         located.catalog_place(chosen.catalog),
         busy_timeout_seconds=chosen.catalog_busy_timeout_seconds,
@@ -89,13 +91,14 @@ def connect(
                 catalog, located.private, lease_seconds=chosen.lease_seconds, log_limit_bytes=chosen.job_log_bytes
             ),
             settings=chosen,
+            environments=environments,
         )
     )
 
 
-def _placement(settings: Settings) -> Placement:
+def _placement(settings: Settings, environments: EnvironmentStore) -> Placement:
     if settings.kubernetes_namespace is None:
-        return LocalPlacement(runtime_folder=settings.runtime_folder)
+        return LocalPlacement(runtime_folder=settings.runtime_folder, environments=environments)
     # Loaded where a cluster is used.
     from lancegpu_sql.placement.kubernetes import KubernetesPlacement, options_of
 

@@ -30,7 +30,9 @@ def registration(
         raise _registered_already(services.catalog, function)
     checked = as_function(function, name, **options)
     limits = limits_of(services.catalog)
-    return checked.name, lambda: registry.register_definition(services.catalog, limits, define(checked))
+    return checked.name, lambda: registry.register_definition(
+        services.catalog, limits, define(checked), services.environments.lock
+    )
 
 
 def register_file(services: Services, path: str | os.PathLike[str], name: str | None) -> list[FunctionVersion]:
@@ -43,12 +45,17 @@ def register_file(services: Services, path: str | os.PathLike[str], name: str | 
     limits = limits_of(services.catalog)
     for definition in definitions:
         registry.check_gpu_class(limits, definition.version.name, definition.version.placement)
-    return [registry.register_definition(services.catalog, limits, definition) for definition in definitions]
+    return [
+        registry.register_definition(services.catalog, limits, definition, services.environments.lock)
+        for definition in definitions
+    ]
 
 
 def registered(services: Services, function: Bindable | FunctionVersion) -> FunctionVersion:
     """Return the version that a binding's Function is, registering it where the catalog does not know it."""
-    return registry.registered_version(services.catalog, limits_of(services.catalog), function)
+    return registry.registered_version(
+        services.catalog, limits_of(services.catalog), function, services.environments.lock
+    )
 
 
 def alter_function(services: Services, name: str, placement: Mapping[str, Any]) -> FunctionVersion:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import Conflict
+from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.jobs.runner import JobRunner
 from lancegpu_sql.placement.interface import Placement
 from lancegpu_sql.refresh.need import Resources
@@ -32,6 +33,7 @@ class Services:
     pool: WorkerPool
     runner: JobRunner
     settings: Settings
+    environments: EnvironmentStore
     closed: threading.Event = field(default_factory=threading.Event)
     seen_views: dict[str, tuple[str, View | None]] = field(default_factory=dict)
     """By name of a table: its stamp when it was looked at, and the view that it was then."""

@@ -142,6 +142,11 @@ def function(target: Callable[..., Any] | None = None, /, **options: Any) -> Any
         Equal arguments give equal results.
     env : dict of str to str
         Environment variables of its workers.
+    pip : tuple of str
+        Packages of its workers' own environment, such as ``("magika==1.*",)``: resolved when it is registered, and installed
+        before a worker is asked for.
+    python_version : str, optional
+        The minor version of Python that its workers run, such as ``"3.12"``; this process's if left out.
 
     Raises
     ------

@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, InitParameter, Parameter
+from lancegpu_sql.catalog.models import (
+    FunctionEnvironment,
+    FunctionPlacement,
+    FunctionVersion,
+    InitParameter,
+    Parameter,
+)
 from lancegpu_sql.functions.arrow_types import format_type
 from lancegpu_sql.functions.decorator import Function
-from lancegpu_sql.functions.identity import digest_of, python_version
+from lancegpu_sql.functions.environment import own_python_version
+from lancegpu_sql.functions.identity import digest_of, locked_digest
 from lancegpu_sql.functions.options import FunctionOptions, known_options
 from lancegpu_sql.functions.packaging import pack
 
@@ -32,10 +39,29 @@ def as_function(target: Function | Callable[..., Any], name: str | None = None, 
 
 @dataclass(frozen=True)
 class Definition:
-    """A Function version before the catalog has numbered it: what a live Function and a file's both come to."""
+    """A Function version before the catalog has numbered it: what a live Function and a file's both come to.
+
+    Its digest is that of its content; where it asks for packages, `locked` makes it the version's.
+    """
 
     version: FunctionVersion
     payload: bytes
+
+    @property
+    def needs_lock(self) -> bool:
+        """Whether its workers get an environment of their own, which is not resolved yet."""
+        environment = self.version.environment
+        return environment is not None and environment.lock is None
+
+    def locked(self, lock: str) -> Definition:
+        """Give the same with its packages resolved."""
+        environment = self.version.environment
+        assert environment is not None
+        changes = {
+            "digest": locked_digest(environment.content_digest, lock),
+            "environment": environment.model_copy(update={"lock": lock}),
+        }
+        return Definition(self.version.model_copy(update=changes), self.payload)
 
 
 def define(function: Function) -> Definition:
@@ -47,10 +73,11 @@ def define(function: Function) -> Definition:
         It holds something that cannot be sent to a worker.
     """
     options, signature = function.options, function.signature
+    digest = digest_of_function(function)
     version = FunctionVersion(
         name=function.name,
         version=0,
-        digest=digest_of_function(function),
+        digest=digest,
         parameters=tuple(
             Parameter(name=each.name, type=format_type(each.type), nullable=each.nullable)
             for each in signature.parameters
@@ -65,14 +92,29 @@ def define(function: Function) -> Definition:
         ),
         deterministic=options.deterministic,
         env=dict(options.env),
-        python_version=python_version(),
+        python_version=options.python_version or own_python_version(),
+        environment=FunctionEnvironment(pip=options.pip, content_digest=digest) if asks_for_packages(options) else None,
         created_at=datetime.now(UTC),
         placement=FunctionPlacement(**options.placement()),
     )
-    return Definition(version, pack(function.target, signature, name=function.name))
+    return Definition(
+        version, pack(function.target, signature, name=function.name, python_version=options.python_version)
+    )
+
+
+def asks_for_packages(options: FunctionOptions) -> bool:
+    """Whether workers need an environment of their own."""
+    return bool(options.pip) or options.python_version not in (None, own_python_version())
 
 
 def digest_of_function(function: Function) -> str:
-    """Take the digest of a Function as it is now: it is another once a helper it reaches has changed."""
+    """Take the digest of a Function as it is now, without its lock: it is another once a helper it reaches has changed."""
     options = function.options
-    return digest_of(function.target, function.signature, env=options.env, deterministic=options.deterministic)
+    return digest_of(
+        function.target,
+        function.signature,
+        env=options.env,
+        deterministic=options.deterministic,
+        pip=options.pip,
+        python_version=options.python_version,
+    )

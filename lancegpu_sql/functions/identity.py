@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.arrow_types import format_type
 from lancegpu_sql.functions.content import Content
+from lancegpu_sql.functions.environment import own_python_version
 from lancegpu_sql.functions.signature import Signature
 
 # Goes into every digest: a change of how it is taken must not look like a match.
@@ -27,6 +27,8 @@ def digest_of(
     *,
     env: Mapping[str, str] | None = None,
     deterministic: bool = True,
+    pip: Sequence[str] = (),
+    python_version: str | None = None,
 ) -> str:
     """Take the digest of a Function version.
 
@@ -38,8 +40,8 @@ def digest_of(
         from another module counts by its name.
     signature
         Its types count: the same code with other types gives other columns.
-    env, deterministic
-        As declared. Where it may run (`gpu_class`, `batch_size`, …) does not count.
+    env, deterministic, pip, python_version
+        As declared; what requirements are resolved to comes on top, see `locked_digest`. Where it may run (`gpu_class`, `batch_size`, …) does not count.
 
     Returns
     -------
@@ -61,7 +63,7 @@ def digest_of(
         ) from None
     declared = {
         "form": _FORM,
-        "python": python_version(),
+        "python": python_version or own_python_version(),
         "parameters": [[each.name, format_type(each.type), each.nullable] for each in signature.parameters],
         "output": [format_type(signature.output_type), signature.output_nullable],
         "calling": signature.calling,
@@ -69,11 +71,13 @@ def digest_of(
         "env": dict(sorted((env or {}).items())),
         "deterministic": deterministic,
     }
+    if pip:
+        declared["pip"] = sorted(pip)
     digest = hashlib.blake2b(json.dumps(declared, sort_keys=True).encode(), digest_size=16)
     digest.update(content.digest())
     return digest.hexdigest()
 
 
-def python_version() -> str:
-    """Give this Python's minor version, such as `3.11`: code of one runs on no other."""
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
+def locked_digest(content_digest: str, lock: str) -> str:
+    """Take the digest of a Function version whose packages are those of a lock."""
+    return hashlib.blake2b(f"{content_digest}\n{lock}".encode(), digest_size=16).hexdigest()

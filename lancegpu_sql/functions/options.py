@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.errors import InvalidFunction
+from lancegpu_sql.functions.environment import checked_pip, checked_python_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +61,13 @@ class FunctionOptions:
     batch_size: int | None = None
     deterministic: bool = True
     env: Mapping[str, str] = field(default_factory=dict)
+    pip: tuple[str, ...] = ()
+    python_version: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", checked_env(self.env))
+        object.__setattr__(self, "pip", checked_pip(self.pip))
+        checked_python_version(self.python_version)
         check_placement(self.placement())
         if not isinstance(self.deterministic, bool):
             raise InvalidFunction(f"deterministic is True or False, not {self.deterministic!r}.")

@@ -15,15 +15,18 @@ from typing import Any
 
 import pyarrow as pa
 
+from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.code import code_form, nested_codes
 from lancegpu_sql.functions.decorator import Function
-from lancegpu_sql.functions.identity import python_version
+from lancegpu_sql.functions.environment import own_python_version
 from lancegpu_sql.functions.payload import ModuleSource, Payload
 from lancegpu_sql.functions.pickling import pickled
 from lancegpu_sql.functions.signature import Signature
 
 
-def pack(target: Callable[..., Any], signature: Signature, *, name: str | None = None) -> bytes:
+def pack(
+    target: Callable[..., Any], signature: Signature, *, name: str | None = None, python_version: str | None = None
+) -> bytes:
     """Pack a function or class.
 
     Parameters
@@ -35,6 +38,8 @@ def pack(target: Callable[..., Any], signature: Signature, *, name: str | None =
         Its own.
     name
         For messages; the target's own if left out.
+    python_version
+        Of its workers; this process's if left out. On another it can come as source only.
 
     Returns
     -------
@@ -44,14 +49,20 @@ def pack(target: Callable[..., Any], signature: Signature, *, name: str | None =
     Raises
     ------
     InvalidFunction
-        It holds something that cannot be sent to another process.
+        It holds something that cannot be sent to another process, or is to run on another Python and has no source.
     """
     name = name or str(getattr(target, "__name__", "function"))
     module = _module_source(target)
+    if python_version not in (None, own_python_version()) and (module is None or module.source is None):
+        raise InvalidFunction(
+            f"{name} is to run on Python {python_version}, and its code here is that of Python {own_python_version()}: it can "
+            "go there as source only. Put it into a file and register that (db.register_file, lancegpu functions register), or "
+            "into a module that can be imported."
+        )
     pickle, sources = (b"", {}) if module is not None else pickled(target, name)
     return Payload(
         name=name,
-        python_version=python_version(),
+        python_version=python_version or own_python_version(),
         calling=signature.calling,
         is_class=signature.is_class,
         by_keyword=tuple(each.name for each in signature.parameters if each.by_keyword),

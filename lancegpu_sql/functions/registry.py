@@ -12,7 +12,14 @@ from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, GpuClassNotFound, InUse, InvalidFunction
 from lancegpu_sql.functions.binding import Bindable, Binding, bind
 from lancegpu_sql.functions.decorator import Function
-from lancegpu_sql.functions.definition import Definition, as_function, define, digest_of_function
+from lancegpu_sql.functions.definition import (
+    Definition,
+    as_function,
+    asks_for_packages,
+    define,
+    digest_of_function,
+)
+from lancegpu_sql.functions.environment_uv import lock as lock_packages
 from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, check_placement, known_options
 
 # What is said to people goes through logging: seen without any set-up, and silenced or kept by the usual means.
@@ -23,6 +30,9 @@ DEFAULT_GPU_CLASS = "default"
 
 GpuClassLimits = Mapping[str, int | None]
 """GPU class name -> the most GPUs one worker of it may have; None where there is no limit."""
+
+Lock = Callable[[Sequence[str], str], str]
+"""Resolves requirements for a minor version of Python."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +110,18 @@ def register(
     return register_definition(catalog, gpu_classes, define(as_function(target, name, **options)))
 
 
-def register_definition(catalog: Catalog, gpu_classes: GpuClassLimits, definition: Definition) -> FunctionVersion:
-    """Register what `define` or `inspect_file` made; see `register`."""
+def register_definition(
+    catalog: Catalog, gpu_classes: GpuClassLimits, definition: Definition, lock: Lock = lock_packages
+) -> FunctionVersion:
+    """Register what `define` or `inspect_file` made; see `register`.
+
+    Packages that it asks for are resolved by `lock`, but not anew where the same content is registered already.
+
+    Raises
+    ------
+    EnvironmentFailed
+        They cannot be had.
+    """
     wanted = definition.version
     check_gpu_class(gpu_classes, wanted.name, wanted.placement)
     latest = _latest(catalog, wanted.name)
@@ -111,6 +131,9 @@ def register_definition(catalog: Catalog, gpu_classes: GpuClassLimits, definitio
             f"a new version of it, or choose another name.",
             name=latest.name,
         )
+    if definition.needs_lock:
+        definition = definition.locked(_lock_of(catalog, wanted) or lock(_requirements(wanted), wanted.python_version))
+        wanted = definition.version
     known = catalog.find_function(wanted.name, wanted.digest)
     version = known or catalog.add_function(wanted, definition.payload)
     if known is not None:
@@ -126,7 +149,7 @@ def register_definition(catalog: Catalog, gpu_classes: GpuClassLimits, definitio
 
 
 def registered_version(
-    catalog: Catalog, gpu_classes: GpuClassLimits, function: Bindable | FunctionVersion
+    catalog: Catalog, gpu_classes: GpuClassLimits, function: Bindable | FunctionVersion, lock: Lock = lock_packages
 ) -> FunctionVersion:
     """Give the version that a Binding's Function is, registering it if the catalog does not know it.
 
@@ -149,8 +172,31 @@ def registered_version(
         return known
     if not isinstance(function, Function):
         raise InvalidFunction(f"{function!r} is no Function: decorate it with @function, or use db.get_function(...).")
-    known_version = catalog.find_function(function.name, digest_of_function(function))
-    return known_version or register(catalog, gpu_classes, function)
+    digest = digest_of_function(function)
+    if asks_for_packages(function.options):
+        known_version = _find_content(catalog, function.name, digest)
+    else:
+        known_version = catalog.find_function(function.name, digest)
+    return known_version or register_definition(catalog, gpu_classes, define(function), lock)
+
+
+def _lock_of(catalog: Catalog, wanted: FunctionVersion) -> str | None:
+    """Give the lock that the same content was registered with last, if it was."""
+    known = _find_content(catalog, wanted.name, wanted.digest)
+    return known.environment.lock if known is not None and known.environment is not None else None
+
+
+def _find_content(catalog: Catalog, name: str, content_digest: str) -> FunctionVersion | None:
+    try:
+        versions = catalog.function_versions(name)
+    except FunctionNotFound:
+        return None
+    same = [each for each in versions if each.environment and each.environment.content_digest == content_digest]
+    return same[-1] if same else None
+
+
+def _requirements(version: FunctionVersion) -> tuple[str, ...]:
+    return version.environment.pip if version.environment is not None else ()
 
 
 def alter_function(catalog: Catalog, gpu_classes: GpuClassLimits, name: str, **placement: Any) -> FunctionVersion:

@@ -12,6 +12,7 @@ from lancegpu_sql.placement.local import LocalPlacement
 from lancegpu_sql.placement.request import (
     Lost,
     PlacementEvent,
+    Preparing,
     Ready,
     Refused,
     Starting,
@@ -27,6 +28,7 @@ __all__ = [
     "Lost",
     "Placement",
     "PlacementEvent",
+    "Preparing",
     "Ready",
     "Refused",
     "Starting",

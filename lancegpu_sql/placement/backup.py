@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lancegpu_sql.placement.gpu_class import GpuClass
-from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Waiting, Wanted
+from lancegpu_sql.placement.request import Lost, PlacementEvent, Preparing, Ready, Refused, Starting, Waiting, Wanted
 
 FULL_REASONS = frozenset(
     {"in_use", "claim", "max_workers", "older_request", "other_resource", "quota", "cordoned", "not_ready"}
@@ -57,7 +57,7 @@ class Backups:
         match event:
             case _ if place not in self._asked:
                 return Moves()  # under way when it was withdrawn
-            case Starting() | Ready():
+            case Preparing() | Starting() | Ready():
                 return self._choose(place, event)
             case Waiting():
                 # One that had room may have lost it again: its node is gone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from lancegpu_sql.functions.environment import Environment
 from lancegpu_sql.placement.request import PlacementEvent, WorkerRequest
 
 if TYPE_CHECKING:
@@ -52,6 +53,26 @@ class Placement(Protocol):
 
     def attach(self, database: str) -> None:
         """Hear which database asks for workers, before the first is asked for; the same name always means the same one."""
+
+    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Make the environment that workers to be asked for need, where that can be done before; returns when it is there.
+
+        Parameters
+        ----------
+        listener
+            Told, from this thread, that it is being made.
+        interrupted
+            Asked now and then whether to give up.
+
+        Raises
+        ------
+        EnvironmentFailed
+            It cannot be made; trying again helps nothing.
+        StorageError
+            Its folder cannot be used.
+        Cancelled
+            `interrupted` said so.
+        """
 
     def ask(self, request: WorkerRequest, listener: Listener) -> Ticket:
         """Ask for one worker and return at once.

@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 
 from lancegpu_sql.catalog.models import ProcessIdentity
 from lancegpu_sql.errors import StorageError
+from lancegpu_sql.functions.environment import Environment
+from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.placement.devices import ClassDevices, DriverReport, devices_of, nvidia_devices
 from lancegpu_sql.placement.host import MemoryKills, available_cores
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
 from lancegpu_sql.placement.leases import Claim, room, wanted_by, why_waiting
 from lancegpu_sql.placement.ledger import Ledger
-from lancegpu_sql.placement.local_ticket import LocalTicket, Site
+from lancegpu_sql.placement.local_ticket import WORKER_ARGUMENTS, LocalTicket, Site
 from lancegpu_sql.placement.mailbox import Mailbox, sweep
 from lancegpu_sql.placement.own_claims import OwnClaims
-from lancegpu_sql.placement.request import RequestState, Waiting, WorkerRequest, refuse_queue
+from lancegpu_sql.placement.request import Preparing, RequestState, Waiting, WorkerRequest, refuse_queue
 from lancegpu_sql.placement.runtime_folder import default_runtime_folder, open_runtime_folder
 from lancegpu_sql.placement.vigil import Vigil
 from lancegpu_sql.placement.watch import WatchThread
@@ -30,9 +32,7 @@ if TYPE_CHECKING:
     from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
-# -P: a file in the folder that the owner happens to stand in must not take the place of a module of Python's own. What
-# a Function imports from there is on the search path that travels with it.
-WORKER_COMMAND = (sys.executable, "-P", "-m", "lancegpu_sql.workers")
+WORKER_COMMAND = (sys.executable, *WORKER_ARGUMENTS)
 
 # Changes come as messages and deaths as descriptors, at once. A look now and then is for what sends neither: a driver
 # that gets installed, a folder that is cleared away.
@@ -55,6 +55,8 @@ class LocalPlacement:
         What runs a worker; ``--socket PATH`` is put after it.
     driver
         Lists the machine's real devices.
+    environments
+        Makes and keeps the environments of Functions that ask for packages; by default in the user's own folder.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class LocalPlacement:
         *,
         command: Sequence[str] = WORKER_COMMAND,
         driver: Callable[[], DriverReport] = nvidia_devices,
+        environments: EnvironmentStore | None = None,
     ) -> None:
+        self._environments = environments or EnvironmentStore()
         self._folder = default_runtime_folder() if runtime_folder is None else Path(runtime_folder).absolute()
         self._command = tuple(command)
         self._driver = driver
@@ -81,6 +85,12 @@ class LocalPlacement:
 
     def attach(self, database: str) -> None:
         """Hear which database asks; all of a user's databases share the devices of this machine."""
+
+    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Make an environment on this machine; see `Placement.prepare`."""
+        count = len(environment.packages)
+        told = f"Installing {count} package{'' if count == 1 else 's'} for Python {environment.python_version}"
+        self._environments.make(environment, interrupted, lambda: listener(Preparing(told)))
 
     def ask(self, request: WorkerRequest, listener: Listener) -> LocalTicket:
         """Ask for one worker and return at once; see `Placement.ask`."""
@@ -153,7 +163,7 @@ class LocalPlacement:
             ) from exc
         watch = WatchThread("lancegpu-placement", on_timeout=self._review)
         claims = OwnClaims(Ledger(self._folder))
-        site = Site(self._command, watch, mailbox, claims, MemoryKills())
+        site = Site(self._command, watch, mailbox, claims, MemoryKills(), self._environments)
         self._vigil = Vigil(watch, self._review)
         watch.call(lambda: watch.watch(mailbox.fileno(), self._read_mail))
         return site

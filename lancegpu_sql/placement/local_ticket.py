@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.placement.host import MemoryKills
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
 from lancegpu_sql.placement.mailbox import Mailbox
@@ -32,6 +33,10 @@ from lancegpu_sql.placement.worker_process import WorkerProcess, explain_death
 
 _log = logging.getLogger(__name__)
 
+# -P: a file in the folder that the owner happens to stand in must not take the place of a module of Python's own. What
+# a Function imports from there is on the search path that travels with it.
+WORKER_ARGUMENTS = ("-P", "-m", "lancegpu_sql.workers")
+
 
 @dataclass
 class Site:
@@ -42,6 +47,7 @@ class Site:
     mailbox: Mailbox
     claims: OwnClaims
     memory_kills: MemoryKills
+    environments: EnvironmentStore
     tickets: dict[str, LocalTicket] = field(default_factory=dict)
     process_id: int = field(default_factory=os.getpid)
 
@@ -172,10 +178,18 @@ class LocalTicket:
     def _spawn(self, devices: tuple[str, ...]) -> WorkerProcess:
         socket_path = self._site.mailbox.new_socket_path()
         token = os.urandom(32).hex()
+        command, own = self._site.command, dict(os.environ)
+        if self.request.environment is not None:
+            ready = self._site.environments.find(self.request.environment)
+            if ready is None:
+                raise FileNotFoundError("its environment has been taken away since it was made")
+            command = (str(ready.python), *WORKER_ARGUMENTS)
+            own |= ready.variables(own.get("PATH", os.defpath))
+            own.pop("PYTHONHOME", None)
         environment = worker_environment(
-            os.environ, devices=devices, cpus=self.request.cpus, function_env=self.request.env, token=token
+            own, devices=devices, cpus=self.request.cpus, function_env=self.request.env, token=token
         )
-        process = WorkerProcess((*self._site.command, "--socket", str(socket_path)), environment, self.mark)
+        process = WorkerProcess((*command, "--socket", str(socket_path)), environment, self.mark)
         self._ready = Ready(f"grpc+unix://{socket_path}", token, devices, process.pid, places=devices)
         return process
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from lancegpu_sql.errors import InvalidInput, PlacementError
+from lancegpu_sql.functions.environment import Environment
 
 if TYPE_CHECKING:
     from lancegpu_sql.placement.gpu_class import GpuClass
@@ -47,6 +48,8 @@ class WorkerRequest:
         The size of a CPU worker, by its name on the placement's ladder; None is the smallest.
     avoid
         Places to keep off, as `Ready` names them, where there are others: a device failed there.
+    environment
+        The packages and the Python of the worker; None where it has this program's own.
     """
 
     request_id: str
@@ -62,6 +65,7 @@ class WorkerRequest:
     queue: str | None = None
     cpu_rung: str | None = None
     avoid: frozenset[str] = frozenset()
+    environment: Environment | None = None
 
     @property
     def queue_name(self) -> str | None:
@@ -96,6 +100,13 @@ class Waiting:
     message: str
     detail: Mapping[str, Any] = field(default_factory=dict)
     can_be_met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """The worker's environment is being made, before anything is asked for; `message` says what it is."""
+
+    message: str
 
 
 @dataclass(frozen=True)
@@ -149,7 +160,7 @@ class Wanted:
     """Another request waits for what this worker holds: an idle worker should be released at once."""
 
 
-PlacementEvent = Waiting | Starting | Ready | Lost | Refused | Wanted
+PlacementEvent = Waiting | Preparing | Starting | Ready | Lost | Refused | Wanted
 
 
 @dataclass(frozen=True)
@@ -205,6 +216,7 @@ _HOLDING = frozenset({_S.STARTING, _S.READY, _S.LEASED, _S.IDLE})
 # A worker of a cluster may be put back from starting to waiting (its node is gone before it ever served).
 _TRANSITIONS: Mapping[type[RequestEvent], tuple[frozenset[RequestState], RequestState | None]] = {
     Waiting: (frozenset({_S.ASKED, _S.WAITING, _S.STARTING}), _S.WAITING),
+    Preparing: (frozenset({_S.ASKED, _S.WAITING, _S.STARTING}), _S.STARTING),
     Starting: (frozenset({_S.ASKED, _S.WAITING, _S.STARTING}), _S.STARTING),
     Ready: (frozenset({_S.STARTING}), _S.READY),
     Leased: (frozenset({_S.READY, _S.IDLE}), _S.LEASED),

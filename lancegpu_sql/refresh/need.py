@@ -12,6 +12,7 @@ from lancegpu_sql.apply import ApplyOptions
 from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_made_at
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput, InvalidQuery
+from lancegpu_sql.functions.environment_store import environment_of
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.query.bound import bound_values
 from lancegpu_sql.refresh.request import RefreshOptions
@@ -188,6 +189,7 @@ def _need(
         gpus=placement.gpus if placement.gpu else 0,
         cpus=placement.cpus,
         env=function.env,
+        environment=environment_of(function),
         job_id=job_id,
         owner=f"job {job_id} ({owner}, process {os.getpid()})",
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.

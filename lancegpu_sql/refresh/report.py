@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from lancegpu_sql.apply import WorkerTimings
 from lancegpu_sql.apply.watch import on_backup
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
-from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Starting, Waiting
+from lancegpu_sql.placement.request import Lost, PlacementEvent, Preparing, Ready, Starting, Waiting
 
 
 class RefreshJob(Protocol):
@@ -106,6 +106,9 @@ class Report:
                         can_be_met=event.can_be_met,
                     )
                 )
+            case Preparing():
+                self._job.running("preparing")
+                self._job.log(f"[{event.message}]")
             case Starting():
                 self._job.running("starting worker")
             case Ready():

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from lancegpu_sql.functions.environment import Environment
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.request import WorkerRequest
 from lancegpu_sql.workers.calls import FunctionLoad
@@ -35,6 +36,8 @@ class WorkerNeed:
         The size of a CPU worker, which the pool knows.
     avoid
         Places to keep off, where there are others: a device failed there.
+    environment
+        Packages and Python of its own, which the Function's version names.
     """
 
     load: FunctionLoad
@@ -49,6 +52,7 @@ class WorkerNeed:
     backups: tuple[GpuClass, ...] = ()
     cpu_rung: str | None = None
     avoid: frozenset[str] = frozenset()
+    environment: Environment | None = None
 
     @property
     def queue_name(self) -> str | None:
@@ -87,4 +91,5 @@ class WorkerNeed:
             queue=self.queue,
             cpu_rung=self.cpu_rung,
             avoid=self.avoid,
+            environment=self.environment,
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 
-from lancegpu_sql.errors import Cancelled, LanceGpuError, LoadFailed, WorkerLost
+from lancegpu_sql.errors import Cancelled, EnvironmentFailed, LanceGpuError, LoadFailed, WorkerLost
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Waiting, Wanted
@@ -131,6 +131,7 @@ class Worker:
 
     def start(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
         """Ask for the worker and wait until its Function is loaded; see `WorkerPool.lease`."""
+        self._prepare(placement, listener, interrupted)
         self._room_since = time.monotonic()
         self._asking = Asking(placement, self.need, self._note)
         try:
@@ -148,6 +149,18 @@ class Worker:
         now = time.monotonic()
         self.started_seconds = now - (self._room_since or now)
         listener(self.ready_for(self.need))
+
+    def _prepare(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Have the Function's environment made, before a device is asked for."""
+        if self.need.environment is None:
+            return
+        load = self.need.load
+        try:
+            placement.prepare(self.need.environment, listener, interrupted)
+        except EnvironmentFailed as exc:
+            exc.facts.update(function=load.function, version=load.version)
+            message = f"{load.function} version {load.version} cannot run. {exc.message}"
+            raise EnvironmentFailed(message, **exc.facts) from exc
 
     def _note(self, word: Word) -> None:
         """Take an event from the placement's thread."""

@@ -48,6 +48,8 @@ _DESCRIBED = pa.schema(
         ("batch_size", pa.int64()),
         ("env", pa.string()),
         ("python_version", pa.string()),
+        ("pip", pa.string()),
+        ("lock", pa.string()),
         ("digest", pa.string()),
     ]
 )
@@ -133,6 +135,13 @@ def _options(context: Context, given: model.Options) -> dict[str, Any]:
             raise InvalidFunction(
                 """env is a JSON object of variables, such as env = '{"TOKENIZERS_PARALLELISM": "false"}'."""
             ) from None
+    if str(options.get("pip", "")).lstrip().startswith("["):
+        try:
+            options["pip"] = json.loads(options["pip"])
+        except ValueError:
+            raise InvalidFunction(
+                """pip is a requirement, or a JSON list of them, such as pip = '["magika==1.*", "numpy>=2"]'."""
+            ) from None
     FunctionOptions(**known_options(options))  # what contradicts itself is refused before any code runs
     return options
 
@@ -151,7 +160,8 @@ def _register(
             name=known.name,
         )
     catalog = context.services.catalog
-    version = registry.register_definition(catalog, limits_of(catalog), definition())
+    lock = context.services.environments.lock
+    version = registry.register_definition(catalog, limits_of(catalog), definition(), lock)
     return context.rows(_SHOWN, [_row(version)])
 
 
@@ -188,5 +198,7 @@ def _details(version: FunctionVersion) -> dict[str, Any]:
         "batch_size": version.placement.batch_size,
         "env": as_json(version.env),
         "python_version": version.python_version,
+        "pip": as_json(list(version.environment.pip)) if version.environment else None,
+        "lock": version.environment.lock if version.environment else None,
         "digest": version.digest,
     }

@@ -18,6 +18,9 @@ from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.request import RequestState, WorkerRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lancegpu_sql.functions.environment import Environment
     from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
@@ -59,6 +62,9 @@ class KubernetesPlacement:
         """Hear whose workers these are, before the first is asked for."""
         with self._lock:
             self._database = self._database or database
+
+    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Make nothing: a worker's pod makes its environment when it starts."""
 
     def ask(self, request: WorkerRequest, listener: Listener) -> KubernetesTicket:
         """Ask for one worker and return at once; see `Placement.ask`.

@@ -1,0 +1,202 @@
+"""Functions with packages of their own. The packages are wheels made here; what a worker itself needs comes from the index."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from wheels import make_wheel
+
+from lancegpu_sql import Database, col, connect, function
+from lancegpu_sql.errors import Cancelled, EnvironmentFailed
+from lancegpu_sql.functions.environment import Environment, own_python_version
+from lancegpu_sql.functions.environment_store import EnvironmentStore
+
+NOWHERE = """
+gpu_classes:
+  - name: default
+    local:
+      devices: auto
+"""
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("environments")
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "wheels"
+    make_wheel(folder, "lancegpu_greeting", "1.0", {"lancegpu_greeting.py": "WORD = 'hello'\n"})
+    monkeypatch.setenv("UV_FIND_LINKS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def db(tmp_path: Path, environments: Path, wheels: Path) -> Iterator[Database]:
+    with connect(tmp_path / "db", environment_folder=environments, runtime_folder=tmp_path / "run") as opened:
+        opened.create_table("people", pa.table({"name": ["Ada"]}))
+        yield opened
+
+
+@function(pip=("lancegpu_greeting==1.*",))
+def greeted(name: str) -> str:
+    from lancegpu_greeting import WORD
+
+    return f"{WORD} {name}"
+
+
+def test_a_function_runs_with_the_packages_that_it_asks_for(db: Database) -> None:
+    table = db.open_table("people")
+    table.add_columns({"greeting": greeted(name=col("name"))})
+    job = table.refresh_column_async("greeting")
+    job.wait()
+    assert table.to_arrow()["greeting"].to_pylist() == ["hello Ada"]
+    told = [event.message for event in job.events()]
+    assert told.index("Preparing.") < told.index("Starting worker.")
+
+
+def test_the_packages_of_this_process_are_not_there(db: Database) -> None:
+    @function(pip=("lancegpu_greeting",))
+    def sees(name: str) -> bool:
+        from importlib.util import find_spec
+
+        return find_spec("sqlalchemy") is not None
+
+    db.create_function(sees)
+    assert db.sql("SELECT sees(name) FROM people").fetchall() == [(False,)]
+
+
+def test_packages_that_cannot_be_had_fail_the_registration_in_the_resolvers_words(db: Database) -> None:
+    with pytest.raises(
+        EnvironmentFailed, match=r"lancegpu_greeting==2 cannot be resolved|no version of lancegpu-greeting==2"
+    ) as caught:
+        db.create_function(greeted, pip=("lancegpu_greeting==2",))
+    assert (caught.value.facts["owner"], db.list_functions()) == ("environment", [])
+
+
+def test_packages_that_a_worker_cannot_do_with_fail_the_registration(db: Database, wheels: Path) -> None:
+    make_wheel(wheels, "lancegpu_ancient", "1.0", {"lancegpu_ancient.py": ""}, requires=["pyarrow<10"])
+    with pytest.raises(EnvironmentFailed, match="pyarrow"):
+        db.create_function(greeted, pip=("lancegpu_ancient",))
+
+
+def test_a_version_keeps_its_packages_when_newer_ones_come(db: Database, wheels: Path) -> None:
+    first = db.create_function(greeted)
+    make_wheel(wheels, "lancegpu_greeting", "1.1", {"lancegpu_greeting.py": "WORD = 'hi'\n"})
+    assert db.create_function(greeted) == first
+    newer = db.create_function(greeted, pip=("lancegpu_greeting>=1.1",))
+    assert newer.version == 2
+    assert newer.environment is not None
+    assert "lancegpu-greeting==1.1" in str(newer.environment.lock)
+
+
+def test_an_environment_that_cannot_be_made_fails_the_job_before_it_waits_for_a_gpu(
+    tmp_path: Path, db: Database, wheels: Path
+) -> None:
+    (tmp_path / "classes.yaml").write_text(NOWHERE)
+    db.apply_gpu_classes(tmp_path / "classes.yaml")
+    make_wheel(wheels, "lancegpu_gone", "1.0", {"lancegpu_gone.py": ""})
+    table = db.open_table("people")
+    table.add_columns({"greeting": greeted.changed(pip=("lancegpu_gone",), gpu=True)(name=col("name"))})
+    (wheels / "lancegpu_gone-1.0-py3-none-any.whl").unlink()
+    job = table.refresh_column_async("greeting")
+    with pytest.raises(EnvironmentFailed, match=r"greeted version 1 cannot run(?s:.)*lancegpu-gone"):
+        job.wait()
+    assert [error.owner for error in job.errors()] == ["environment"]
+
+
+def test_sql_says_the_packages_and_describes_what_they_became(db: Database) -> None:
+    db.sql(
+        """CREATE FUNCTION greets(name utf8) RETURNS utf8 LANGUAGE python WITH (pip = '["lancegpu_greeting==1.*"]') AS $$
+        def greets(name):
+            import lancegpu_greeting
+            return lancegpu_greeting.WORD
+        $$"""
+    )
+    (told,) = db.sql("DESCRIBE FUNCTION greets").to_arrow().to_pylist()
+    assert told["pip"] == '["lancegpu_greeting==1.*"]'
+    assert "lancegpu-greeting==1.0" in told["lock"]
+
+
+# The folder of environments.
+
+
+@pytest.fixture
+def greeting(tmp_path: Path, wheels: Path) -> Environment:
+    """Without what a worker needs itself: smaller, and made in a moment."""
+    digest = subprocess.run(
+        ["sha256sum", wheels / "lancegpu_greeting-1.0-py3-none-any.whl"], capture_output=True, text=True, check=True
+    ).stdout.split()[0]
+    return Environment(own_python_version(), f"lancegpu-greeting==1.0 --hash=sha256:{digest}\n")
+
+
+def test_processes_that_ask_at_once_make_it_once(tmp_path: Path, greeting: Environment) -> None:
+    program = textwrap.dedent(
+        f"""
+        import logging
+        from lancegpu_sql.functions.environment import Environment
+        from lancegpu_sql.functions.environment_store import EnvironmentStore
+        logging.basicConfig(level="INFO", format="%(message)s")
+        print(EnvironmentStore({str(tmp_path / "kept")!r}).make({greeting!r}).python)
+        """
+    )
+
+    def run(_: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    with ThreadPoolExecutor(3) as threads:
+        runs = list(threads.map(run, range(3)))
+    assert len({each.stdout for each in runs}) == 1
+    assert sum(each.stderr.count("made the environment") for each in runs) == 1
+
+
+def test_what_one_who_was_killed_left_is_cleared_away(tmp_path: Path, greeting: Environment) -> None:
+    store = EnvironmentStore(tmp_path / "kept")
+    half, beside = store.folder / greeting.digest, store.folder / f"{greeting.digest}.new-0123"
+    for folder in (half, beside):
+        (folder / "bin").mkdir(parents=True)
+    made = store.make(greeting)
+    assert subprocess.run([made.python, "-c", "import lancegpu_greeting"], check=True).returncode == 0
+    assert not beside.exists()
+
+
+def test_an_environment_whose_interpreter_is_gone_is_made_anew(tmp_path: Path, greeting: Environment) -> None:
+    store = EnvironmentStore(tmp_path / "kept")
+    python = store.make(greeting).python
+    python.unlink()
+    python.symlink_to(tmp_path / "no such python")
+    assert os.access(store.make(greeting).python, os.X_OK)
+
+
+def test_a_package_that_is_not_what_the_lock_says_is_refused(tmp_path: Path, greeting: Environment) -> None:
+    store = EnvironmentStore(tmp_path / "kept")
+    other = Environment(greeting.python_version, f"lancegpu-greeting==1.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(EnvironmentFailed, match=r"(?i)hash"):
+        store.make(other)
+    assert store.find(other) is None
+    assert [path.name for path in store.folder.iterdir() if ".new-" in path.name] == []
+
+
+def test_making_can_be_given_up(tmp_path: Path, greeting: Environment) -> None:
+    store = EnvironmentStore(tmp_path / "kept")
+    store.folder.mkdir()
+    holder = subprocess.Popen(["flock", store.folder / f"{greeting.digest}.lock", "cat"], stdin=subprocess.PIPE)
+    try:
+        while (
+            subprocess.run(["flock", "-n", store.folder / f"{greeting.digest}.lock", "true"], check=False).returncode
+            == 0
+        ):
+            pass
+        with pytest.raises(Cancelled):
+            store.make(greeting, lambda: True)
+    finally:
+        holder.communicate()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancegpu_sql.apply.asked import Asked, no_rows
-from lancegpu_sql.apply.batches import Computed, InputBatch
+from lancegpu_sql.apply.batches import Computed, InputBatch, RowFailure
 from lancegpu_sql.apply.memo import Found, Memo
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.run import apply
@@ -73,6 +73,8 @@ class Calls:
         Where values are shared between equal arguments; None computes each row for itself.
     on_error
         Whether a row that fails ends the work or has a null for its value: the error policies of `apply`.
+    told
+        With nulls: told of each row that fails, by the arguments of it alone, before its value is given back.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Calls:
         cancelled: threading.Event,
         memo: Memo | None,
         on_error: OnError = "raise",
+        told: Callable[[pa.RecordBatch, RowFailure], None] | None = None,
     ) -> None:
+        self._told = told
         self._need = need
         self._pool = pool
         self._options = replace(options, error_policy="skip" if on_error == "null" else "fail")
@@ -181,12 +185,13 @@ class Calls:
             self._memo.settle()
 
     def _hand_out(self, computed: Computed) -> None:
-        failed = {failure.index for failure in computed.failed}
+        failed = {failure.index: failure for failure in computed.failed}
         at = 0
         with self._changed:
             while at < len(computed.values):
                 asked = self._open[0]
                 if at in failed:
+                    self._tell(asked, failed[at])
                     asked.take_failed(self._value_type)
                     at += 1
                 else:
@@ -194,6 +199,11 @@ class Calls:
                     asked.take(computed.values.slice(at, until - at))
                     at = until
                 self._drop_done()
+
+    def _tell(self, asked: Asked, failure: RowFailure) -> None:
+        """Tell of the next row of some that it failed."""
+        if self._told is not None and asked.arguments is not None:
+            self._told(asked.arguments.slice(asked.rows - asked.left, 1), failure)
 
     def _drop_done(self) -> None:
         while self._open and self._open[0].done:

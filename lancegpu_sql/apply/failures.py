@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from lancegpu_sql.apply.batches import InputBatch
 from lancegpu_sql.apply.blame import owner_of_loss
 from lancegpu_sql.errors import CallTimeout, LanceGpuError, Owner, RowFailed, WorkerLost, WrongResult
@@ -133,12 +135,18 @@ def _name(load: FunctionLoad) -> str:
 
 def _span(rows: InputBatch) -> str:
     if not rows.of_table:
-        (first_row,) = rows.arguments.slice(0, 1).to_pylist()
-        return f"{_shown(first_row)}" if rows.rows == 1 else f"{rows.rows} rows (the first: {_shown(first_row)})"
+        first_row = shown(rows.arguments)
+        return first_row if rows.rows == 1 else f"{rows.rows} rows (the first: {first_row})"
     first, last = rows.row_ids[0].as_py(), rows.row_ids[-1].as_py()
     if rows.rows == 1:
         return f"row {first}"
     return f"{rows.rows} rows ({first} to {last})"
+
+
+def shown(arguments: pa.RecordBatch) -> str:
+    """Return the first row of some arguments in words."""
+    (first,) = arguments.slice(0, 1).to_pylist()
+    return _shown(first)
 
 
 def _shown(arguments: dict[str, Any]) -> str:

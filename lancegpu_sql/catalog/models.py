@@ -268,11 +268,16 @@ class EventRecord(Model):
     detail: dict[str, Any] = {}
 
 
+INPUTS_OF = "inputs of "
+"""With this a `proof_column` begins where no row is told, but the arguments of a view's Function; `row_id` is then a number."""
+
+
 class RowErrorDraft(Model):
     """Why a row has no value, about to be kept.
 
-    `digest` is that of what it was computed from, in hex, and `proof_column` the hidden column that keeps it; `owner` is
-    whose fault it is (`lancegpu_sql.errors.Owner`), `tries` how often the row was tried.
+    `digest` is that of what it was computed from, in hex, and `proof_column` the hidden column that keeps it, or what else
+    tells the rows of several columns and views apart; `owner` is whose fault it is (`lancegpu_sql.errors.Owner`), `tries`
+    how often the row was tried.
     """
 
     table: str

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from lancegpu_sql.cli.options import DbOption, JsonOption, NoWaitOption, TimeoutOption, again, opened
+from lancegpu_sql.cli.refresh_options import takes_call_options
 
 
 def views(context: typer.Context, db: DbOption = None, json: JsonOption = False) -> None:
@@ -43,45 +44,13 @@ def views(context: typer.Context, db: DbOption = None, json: JsonOption = False)
     print_rows(titles, lines, none="There are no materialized views.")
 
 
+@takes_call_options
 def refresh_view(
     context: typer.Context,
     view: Annotated[str, typer.Argument(metavar="VIEW", help="The materialized view.")],
     full: Annotated[bool, typer.Option("--full", help="Run the query over all rows, whatever has changed.")] = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Refresh the views first that it reads.")] = False,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", metavar="ROWS", min=1, help="Most rows of one call.")
-    ] = None,
-    gpu_class: Annotated[
-        str | None,
-        typer.Option("--gpu-class", metavar="CLASS", help="Use this GPU class instead of the Functions' own."),
-    ] = None,
-    gpu_count: Annotated[
-        int | None, typer.Option("--gpu-count", metavar="COUNT", min=1, help="Most GPUs at a time, for one Function.")
-    ] = None,
-    max_workers: Annotated[
-        int | None,
-        typer.Option("--max-workers", metavar="COUNT", min=1, help="Most workers at a time, of one Function."),
-    ] = None,
-    queue: Annotated[
-        str | None,
-        typer.Option("--queue", metavar="NAME", help="The cluster's queue (Kueue) that admits workers with GPUs."),
-    ] = None,
-    call_timeout_seconds: Annotated[
-        float | None,
-        typer.Option("--call-timeout-seconds", metavar="SECONDS", help="How long one call of a Function may take."),
-    ] = None,
-    init_timeout_seconds: Annotated[
-        float | None,
-        typer.Option("--init-timeout-seconds", metavar="SECONDS", help="How long loading a Function may take."),
-    ] = None,
-    max_worker_losses: Annotated[
-        int | None,
-        typer.Option("--max-worker-losses", metavar="COUNT", min=0, help="How many workers the same rows may cost."),
-    ] = None,
-    max_wait_seconds: Annotated[
-        float | None,
-        typer.Option("--max-wait-seconds", metavar="SECONDS", help="How long it may wait for room at a time."),
-    ] = None,
+    options: Any = None,
     no_wait: NoWaitOption = False,
     timeout: TimeoutOption = None,
     db: DbOption = None,
@@ -92,23 +61,11 @@ def refresh_view(
     Where each of its rows is made of one row of one table, only those of changed rows are computed. Any other query runs
     again; its Functions are called for inputs of which no result is kept, and only rows that differ are written.
     """
-    given = {
-        "full": full or None,
-        "cascade": cascade or None,
-        "batch_size": batch_size,
-        "gpu_class": gpu_class,
-        "gpu_count": gpu_count,
-        "max_workers": max_workers,
-        "queue": queue,
-        "call_timeout_seconds": call_timeout_seconds,
-        "init_timeout_seconds": init_timeout_seconds,
-        "max_worker_losses": max_worker_losses,
-        "max_wait_seconds": max_wait_seconds,
-    }
     from lancegpu_sql.cli.following import print_queued, print_result, run_to_end
 
     with opened(context, db) as database:
-        chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        own = {"full": full, "cascade": cascade}
+        chosen = options | {name: True for name, said in own.items() if said}
         handle = database.open_materialized_view(view)
         if no_wait:
             print_queued(handle.refresh(wait=False, **chosen), json=json)

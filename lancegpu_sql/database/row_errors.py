@@ -1,4 +1,4 @@
-"""Why rows failed: of a job, and of a column's rows that are failed now."""
+"""Why rows failed: of a job, of a column's rows that are failed now, and of what a view has no value for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from lancegpu_sql.database.services import Services
 from lancegpu_sql.jobs.errors import Errors, RowError, of_failed_job, of_record
 from lancegpu_sql.refresh.current import failed_rows
 from lancegpu_sql.refresh.target import find_target
+from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.tables.snapshot import Snapshot
 
 _MOST_OF_COLUMN = 100_000
@@ -43,6 +44,29 @@ def errors_of_column(services: Services, snapshot: Snapshot, column: str) -> Err
         found.extend(error for error in of_rows if error is not None)
         truncated = truncated or None in of_rows
     return Errors(found, truncated=truncated)
+
+
+def errors_of_view(services: Services, view: View) -> Errors:
+    """Return why those calls failed that a view has no value of, one for each row of its source that they were made for.
+
+    Where its query runs again, one for each input.
+    """
+    from lancegpu_sql.refresh.views.failed_calls import error_place, failed_of  # it loads DuckDB
+
+    by_row = view.definition.way == "rows"
+    found: list[RowError] = []
+    truncated = False
+    for group, calls in failed_of({} if view.state is None else view.state.failed).items():
+        known: dict[tuple[int | None, str], RowError] = {}
+        place = error_place(group, by_row=by_row)
+        for record in services.catalog.row_errors_of_column(view.name, place, _MOST_OF_COLUMN):
+            known.setdefault((record.row_id if by_row else None, record.digest), of_record(record))
+        texts = [digest.hex() for digest in to_array(calls.digests).to_pylist()]
+        rows = calls.rows.tolist() if by_row else [None] * len(texts)
+        of_calls = [known.get(key) for key in zip(rows, texts, strict=True)]
+        found.extend(error for error in of_calls if error is not None)
+        truncated = truncated or None in of_calls
+    return Errors(sorted(found, key=lambda error: error.row_id or 0), truncated=truncated)
 
 
 def errors_of_table(services: Services, snapshot: Snapshot, columns: Iterable[str]) -> list[tuple[str, RowError]]:

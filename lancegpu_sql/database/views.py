@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from lancegpu_sql.catalog.schedule_models import ScheduleRule, view_subject
 from lancegpu_sql.database import arguments, jobs, schedules
 from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.row_errors import errors_of_view
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.view_needs import refuse_needed
 from lancegpu_sql.errors import AlreadyExists, ViewNotFound
+from lancegpu_sql.jobs.errors import Errors
 from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.model import View, ViewDefinition, metadata_of, open_view, view_of
 from lancegpu_sql.refresh.views.request import ViewOptions
@@ -118,6 +120,15 @@ class MaterializedView:
         """Return the first rows as an Arrow table."""
         return self._table.head(rows, columns)
 
+    def errors(self) -> Errors:
+        """Return why those calls of Functions failed that it has no value of, as its last refresh left it.
+
+        A refresh with ``error_policy="skip"`` leaves some. Where each of its rows is made of one row of one table, there is one
+        error for each row of that table, whose id is `row_id`; else one for each input that failed. The `message` ends with
+        the input. `Errors.truncated` says whether it is not known of all any more why; see `Table.errors`.
+        """
+        return errors_of_view(self._services, self._view())
+
     # Refreshing
 
     @overload
@@ -142,8 +153,10 @@ class MaterializedView:
         wait
             False leaves it to an agent of the database (`lancegpu agent`) and returns its job at once.
         **options
-            ``batch_size, gpu_class, gpu_count, max_workers, queue, call_timeout_seconds, init_timeout_seconds,
-            max_worker_losses, max_wait_seconds``; see `docs/views.md`.
+            ``cascade``, and what is known of `Table.refresh_column`: ``error_policy, max_failed_rows, max_failed_fraction,
+            retry_failed, retry_attempts, retry_backoff_seconds, retry_errors, retry_messages, batch_size, gpu_class,
+            gpu_count, max_workers, queue, call_timeout_seconds, init_timeout_seconds, max_worker_losses,
+            max_wait_seconds``; see `docs/views.md`.
 
         Raises
         ------
@@ -151,6 +164,8 @@ class MaterializedView:
             It reads a computed column that is out of date; `columns` names what to refresh first.
         FunctionFailed
             User code is at fault: `RowFailed`, `WrongResult`, `LoadFailed`, `LoadTimeout` or `CallTimeout`.
+        TooManyFailedRows
+            With ``error_policy="skip"``: more rows failed than `max_failed_rows` or `max_failed_fraction` allow.
         WorkerLost, CommitConflict, StorageError
         WaitedTooLong
             There was no room for a worker within `max_wait_seconds`, where that is given.

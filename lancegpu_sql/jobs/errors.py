@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from lancegpu_sql.catalog.models import JobRecord, RowErrorRecord
+from lancegpu_sql.catalog.models import INPUTS_OF, JobRecord, RowErrorRecord
 
 _PATTERN_CHARACTERS = 200
 
@@ -110,7 +110,7 @@ def of_record(record: RowErrorRecord) -> RowError:
         error_type=record.error_type,
         message=record.message,
         traceback=record.traceback or None,
-        row_id=record.row_id,
+        row_id=None if record.proof_column.startswith(INPUTS_OF) else record.row_id,
         digest=record.digest,
         table=record.table,
         function=record.function,

@@ -17,7 +17,7 @@ from lancegpu_sql.errors import CatalogError
 from lancegpu_sql.refresh.checkpoint import PartWriter, find_parts, part_schema
 from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
 from lancegpu_sql.refresh.current import Arguments, count_rows, require_current, unproven
-from lancegpu_sql.refresh.failed_rows import FailedRows
+from lancegpu_sql.refresh.failed_rows import FailedRows, rows_of
 from lancegpu_sql.refresh.lock import column_lock
 from lancegpu_sql.refresh.need import Resources, apply_options, worker_need
 from lancegpu_sql.refresh.places import CheckpointPlaces
@@ -175,7 +175,7 @@ class _ColumnRefresh:
     def _check_failures(self, target: Target, source: RowSource) -> None:
         """Refuse to publish where more rows failed than may."""
         to_compute = sum(tally.assigned for tally in source.tallies.values())
-        self._failures.check(target, self._assigned.total() + to_compute)
+        self._failures.check(rows_of(target), self._assigned.total() + to_compute)
 
     def _interval_rows(self) -> int | None:
         return self._options.publication_interval_rows or self._resources.settings.publication_interval_rows
@@ -285,7 +285,7 @@ class _Pass:
         current = sum(tally.current for tally in source.tallies.values())
         # At least so many rows are computed; with a predicate they are counted fragment by fragment, as they are come to.
         at_most = None if source.where is not None else sum(one.live_rows for one in source.fragments) - current
-        self._failures.check(source.target, at_most)
+        self._failures.check(rows_of(source.target), at_most)
 
     def _rows_left(self) -> int | None:
         # With a predicate the rows are counted fragment by fragment, as they are come to.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
 from lancegpu_sql.apply import Computed, RowFailure
 from lancegpu_sql.catalog.models import RowErrorDraft
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import CatalogError, TooManyFailedRows
-from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.request import CallOptions
 from lancegpu_sql.refresh.target import Target
 
 _FLUSH_ROWS = 100
@@ -14,6 +17,14 @@ _MESSAGE_CHARACTERS = 2_000
 _TRACEBACK_CHARACTERS = 10_000
 _DIGEST_COLUMN = 2
 """Of a tag: `(address, row_id, digest)`."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whose rows fail: `told` in words for people, as in “3 rows of docs.vec failed under embed version 2”, and in `facts`."""
+
+    told: str
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class FailedRows:
@@ -31,7 +42,7 @@ class FailedRows:
         For how many rows of the job it is kept why.
     """
 
-    def __init__(self, catalog: Catalog, job_id: str, options: RefreshOptions, most_kept: int) -> None:
+    def __init__(self, catalog: Catalog, job_id: str, options: CallOptions, most_kept: int) -> None:
         self._catalog = catalog
         self._job_id = job_id
         self._options = options
@@ -46,10 +57,21 @@ class FailedRows:
         """Take note of the rows that failed among some that were computed."""
         for failure in computed.failed:
             self.rows += 1
-            if self._kept + len(self._waiting) < self._most:
+            if self.has_room:
                 digest = computed.tag.column(_DIGEST_COLUMN)[failure.index].as_py()
                 row_id = computed.tag.column(1)[failure.index].as_py()
-                self._waiting.append(_draft(failure, target, row_id, digest))
+                declaration = target.declaration
+                proved = (target.table, target.proof_column, row_id, digest)
+                self.keep(draft_of(failure, *proved, declaration.function, declaration.version))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether it is kept of one more row why it failed."""
+        return self._kept + len(self._waiting) < self._most
+
+    def keep(self, draft: RowErrorDraft) -> None:
+        """Keep why a row failed."""
+        self._waiting.append(draft)
         if len(self._waiting) >= _FLUSH_ROWS:
             try:
                 self.flush()
@@ -68,11 +90,13 @@ class FailedRows:
             self._kept = self._catalog.add_row_errors(self._job_id, self._waiting, self._most)
             self._waiting.clear()
 
-    def check(self, target: Target, rows_to_compute: int | None) -> None:
+    def check(self, subject: Subject, rows_to_compute: int | None) -> None:
         """Refuse to go on where more rows failed than may.
 
         Parameters
         ----------
+        subject
+            Whose rows these are.
         rows_to_compute
             Of this refresh, or more; None where that is not known yet.
 
@@ -82,39 +106,66 @@ class FailedRows:
         """
         most, fraction = self._options.max_failed_rows, self._options.max_failed_fraction
         if most is not None and self.rows > most:
-            raise self._too_many(target, rows_to_compute, f"max_failed_rows={most}")
+            raise self._too_many(subject, rows_to_compute, f"max_failed_rows={most}")
         if fraction is not None and rows_to_compute is not None and self.rows > fraction * rows_to_compute:
-            raise self._too_many(target, rows_to_compute, f"max_failed_fraction={fraction:g}")
+            raise self._too_many(subject, rows_to_compute, f"max_failed_fraction={fraction:g}")
 
-    def _too_many(self, target: Target, rows_to_compute: int | None, limit: str) -> TooManyFailedRows:
-        declaration = target.declaration
+    def _too_many(self, subject: Subject, rows_to_compute: int | None, limit: str) -> TooManyFailedRows:
         of_all = "" if rows_to_compute is None else f" of {rows_to_compute:,}"
         return TooManyFailedRows(
-            f"{self.rows:,}{of_all} rows of {target.title} failed under {declaration.function} version {declaration.version}, "
-            f"more than {limit} allows. Nothing more was published; finished parts are kept, and the next refresh uses them. "
-            f"Why the rows failed: lancegpu jobs errors {self._job_id}, or db.get_job({self._job_id!r}).errors()",
-            function=declaration.function,
-            version=declaration.version,
+            f"{self.rows:,}{of_all} {subject.told}, more than {limit} allows. Nothing more was published; what was computed is "
+            "kept, and the next refresh uses it. "
+            f"Why they failed: lancegpu jobs errors {self._job_id}, or db.get_job({self._job_id!r}).errors()",
             owner="user",
             rows_failed=self.rows,
             rows_tried=rows_to_compute,
             limit=limit,
+            **subject.facts,
         )
 
 
-def _draft(failure: RowFailure, target: Target, row_id: int, digest: bytes) -> RowErrorDraft:
+def rows_of(target: Target) -> Subject:
+    """Return the rows of a computed column as what fails."""
+    declaration = target.declaration
+    told = f"rows of {target.title} failed under {declaration.function} version {declaration.version}"
+    return Subject(told, {"function": declaration.function, "version": declaration.version})
+
+
+def draft_of(
+    failure: RowFailure,
+    table: str,
+    proof_column: str,
+    row_id: int,
+    digest: bytes,
+    function: str,
+    version: int,
+    *,
+    arguments: str = "",
+) -> RowErrorDraft:
+    """Return what is kept of a failure.
+
+    Parameters
+    ----------
+    table, proof_column, row_id, digest
+        Of what, and what it was computed from; see `RowErrorDraft`.
+    function, version
+        What failed.
+    arguments
+        On what, where the row does not tell.
+    """
     facts = failure.error.facts
     error_type = str(facts.get("error_type") or type(failure.error).__name__)
+    raised = str(facts.get("raised") or failure.error.message)
     return RowErrorDraft(
-        table=target.table,
-        proof_column=target.proof_column,
+        table=table,
+        proof_column=proof_column,
         row_id=row_id,
         digest=digest.hex(),
-        function=target.declaration.function,
-        version=target.declaration.version,
+        function=function,
+        version=version,
         owner=failure.owner,
         error_type=_clean(error_type, 200),
-        message=_clean(str(facts.get("raised") or failure.error.message), _MESSAGE_CHARACTERS),
+        message=_clean(f"{raised}\non {arguments}" if arguments else raised, _MESSAGE_CHARACTERS),
         traceback=_clean(str(facts.get("user_traceback") or ""), _TRACEBACK_CHARACTERS),
         tries=failure.tries,
     )

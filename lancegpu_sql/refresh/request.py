@@ -49,14 +49,11 @@ def _pattern(text: str) -> str:
     return text
 
 
-class RefreshOptions(BaseModel):
-    """The options of a refresh of a computed column; None means: as the settings say."""
+class CallOptions(BaseModel):
+    """How a refresh calls Functions, of a column or of a view; None means: as the settings say."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    where: Annotated[str, AfterValidator(_whole)] | None = Field(
-        None, description="a DuckDB predicate: recompute every row for which it is true"
-    )
     error_policy: Literal["fail", "skip"] = Field(
         "fail", description="whether a row that fails, fails the refresh, or is null and marked as failed"
     )
@@ -77,21 +74,22 @@ class RefreshOptions(BaseModel):
     retry_messages: Annotated[str, AfterValidator(_pattern)] | None = Field(
         None, description="a regular expression that the messages of exceptions worth another try contain"
     )
-    batch_size: int | None = Field(None, ge=1, le=MOST, description="rows in one call of the Function, at most")
+    batch_size: int | None = Field(None, ge=1, le=MOST, description="rows in one call of a Function, at most")
     gpu_class: str | None = Field(None, description="use this GPU class instead of the Function's own")
-    gpu_count: int | None = Field(None, ge=1, le=MOST, description="GPUs used at a time, at most")
-    max_workers: int | None = Field(None, ge=1, le=MOST, description="workers used at a time, at most")
+    gpu_count: int | None = Field(None, ge=1, le=MOST, description="GPUs used at a time for one Function, at most")
+    max_workers: int | None = Field(None, ge=1, le=MOST, description="workers of one Function used at a time, at most")
     queue: Annotated[str, AfterValidator(queue_name)] | None = Field(
         None, description="the cluster's queue (Kueue) that admits the workers, instead of the GPU class's"
     )
-    publication_interval_rows: int | None = Field(
-        None, ge=1, le=MOST, description="publish whenever this many rows were computed, not only at the end"
-    )
-    part_target_seconds: Seconds | None = Field(None, description="how long the work between checkpoints may take")
-    call_timeout_seconds: Seconds | None = Field(None, description="how long one call of the Function may take")
-    init_timeout_seconds: Seconds | None = Field(None, description="how long loading the Function may take")
+    call_timeout_seconds: Seconds | None = Field(None, description="how long one call of a Function may take")
+    init_timeout_seconds: Seconds | None = Field(None, description="how long loading a Function may take")
     max_worker_losses: int | None = Field(None, ge=0, le=MOST, description="how many workers one call may cost")
     max_wait_seconds: Seconds | None = Field(None, description="how long one wait for room for a worker may last")
+
+    @property
+    def skips(self) -> bool:
+        """Whether rows may be left without a value."""
+        return self.error_policy == "skip"
 
     @property
     def retry(self) -> RetryPolicy:
@@ -100,11 +98,23 @@ class RefreshOptions(BaseModel):
 
     @model_validator(mode="after")
     def _bounds_need_skip(self) -> Self:
-        if self.error_policy != "skip":
+        if not self.skips:
             named = [name for name in ("max_failed_rows", "max_failed_fraction") if getattr(self, name) is not None]
             if named:
                 raise ValueError(f"{named[0]} bounds what error_policy='skip' leaves out: it needs that")
         return self
+
+
+class RefreshOptions(CallOptions):
+    """The options of a refresh of a computed column."""
+
+    where: Annotated[str, AfterValidator(_whole)] | None = Field(
+        None, description="a DuckDB predicate: recompute every row for which it is true"
+    )
+    publication_interval_rows: int | None = Field(
+        None, ge=1, le=MOST, description="publish whenever this many rows were computed, not only at the end"
+    )
+    part_target_seconds: Seconds | None = Field(None, description="how long the work between checkpoints may take")
 
     @classmethod
     def of(cls, **options: Any) -> RefreshOptions:
@@ -137,8 +147,8 @@ def checked(kind: type[_Options], options: Mapping[str, Any], unknown: str) -> _
         if name == "error_policy":
             raise InvalidInput(
                 f"error_policy={shown(options[name])} is not to be had; there are 'fail' (a row that fails, fails the "
-                "refresh, and finished parts are kept) and 'skip' (it is null, marked as failed, and told by "
-                "table.errors())",
+                "refresh, and what was computed is kept) and 'skip' (it is null, noted as failed, and told by errors() of "
+                "its table or view)",
                 option=name,
             ) from exc
         if name == "?":
@@ -157,9 +167,11 @@ class RefreshResult(BaseModel):
     rows_assigned
         Rows whose value this refresh computed and published; of a view, the rows that it wrote.
     rows_failed
-        Rows that it tried and that got no value; they are published as null, and `table.errors` tells why.
+        Rows that it tried and that got no value; they are published as null, and `Table.errors` tells why. Of a view: rows of
+        its source, or, where its query runs again, inputs of Functions that failed; see `MaterializedView.errors`.
     rows_remaining
-        Rows of the published version that are not current: outside `where`, failed, or written meanwhile.
+        Rows of the published version that are not current: outside `where`, failed, or written meanwhile. Of a view: calls
+        that have no value because they failed, in this refresh or in an earlier one.
     version
         The table's version that readers see now.
     job_id

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lancegpu_sql.sql.call_reader import TextCall
 from lancegpu_sql.sql.call_sites import CLOSING, OPENING, word_of
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.tokens import Token, TokenType, tokens_of
@@ -143,6 +144,13 @@ def over_rows(text: str, table: str, names: Sequence[str]) -> str:
     comma = "" if before.endswith(",") else ","
     behind = text[tokens[last].end + 1 :]
     return f"{before}{comma} {', '.join(map(quote, names))}\nFROM {quote(table)}{alias}{behind}"
+
+
+def with_argument(text: str, calls: Sequence[TextCall], name: str, value: str) -> str:
+    """Return a text in which some calls in it have one more argument, by its name: a column."""
+    for at in sorted((call.close for call in calls), reverse=True):
+        text = f"{text[:at]}, {name} := {quote(value)}{text[at:]}"
+    return text
 
 
 def _more_than_rows(node: dict[str, Any]) -> str | None:

@@ -88,7 +88,7 @@ def test_refresh_view_has_every_option_that_a_view_has():
 def test_docs_refresh_tells_of_every_option():
     text = (TESTS.parent / "docs" / "refresh.md").read_text()
     told = re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)
-    assert told == list(RefreshOptions.model_fields)
+    assert sorted(told) == sorted(RefreshOptions.model_fields)
 
 
 def test_the_first_example_works_as_written_after_the_programs_of_the_readme(fresh_folder: Path):

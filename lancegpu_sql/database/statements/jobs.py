@@ -12,12 +12,13 @@ from lancegpu_sql.database.gpu_classes import gpu_class_infos
 from lancegpu_sql.database.jobs import followed, requeue
 from lancegpu_sql.database.jobs import resume as resume_job
 from lancegpu_sql.database.jobs import show as show_job
-from lancegpu_sql.database.row_errors import errors_of_table
+from lancegpu_sql.database.row_errors import errors_of_table, errors_of_view
 from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
 from lancegpu_sql.database.statements.context import Context, as_json, column_of
 from lancegpu_sql.jobs.errors import RowError
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.refresh.views.model import view_of
 from lancegpu_sql.sql.statements import model
 
 _TIME = pa.timestamp("us", "UTC")
@@ -106,6 +107,10 @@ def show_errors(context: Context, statement: model.ShowErrors) -> QueryResult:
         return context.rows(_ERRORS, [_error(each) for each in followed(context.services, statement.job).errors()])
     assert statement.table is not None
     snapshot = context.snapshot(statement.table)
+    view = view_of(snapshot) if statement.column is None else None
+    if view is not None:
+        errors = errors_of_view(context.services, view)
+        return context.rows(_COLUMN_ERRORS, [{"column": None, **_error(each)} for each in errors])
     every = [each.column for each in snapshot.computed]
     columns = every if statement.column is None else [column_of(snapshot, statement.column)]
     found = errors_of_table(context.services, snapshot, columns)

@@ -52,7 +52,9 @@ class RowsToDo:
         return not self.computed_rows and not len(self.removed)
 
 
-def rows_to_do(view: View, source: Snapshot, reads: Sequence[str], key: bytes, *, full: bool) -> RowsToDo:
+def rows_to_do(
+    view: View, source: Snapshot, reads: Sequence[str], key: bytes, *, full: bool, again: Numbers
+) -> RowsToDo:
     """Find the source rows that are new or changed, and the rows of the view that are not right any more.
 
     Fragments of the source that are as the last refresh saw them are not read. Of the others the columns that the query
@@ -66,6 +68,8 @@ def rows_to_do(view: View, source: Snapshot, reads: Sequence[str], key: bytes, *
         Of the digests.
     full
         Compute every row.
+    again
+        Rows to compute whether they have changed or not, by their ids in ascending order.
     """
     stored = _view_rows(view.snapshot)
     if full:
@@ -73,20 +77,27 @@ def rows_to_do(view: View, source: Snapshot, reads: Sequence[str], key: bytes, *
     noted = frozenset[bytes]() if view.state is None else view.state.fragment_marks
     marks = marks_of(source, reads, key)
     doubtful = [number for number, mark in marks.items() if mark not in noted]
-    if not doubtful and len(noted) == len(marks):
+    if not doubtful and len(noted) == len(marks) and not len(again):
         return RowsToDo(_NONE, 0, _NONE)
-    live = np.sort(_row_ids(source))
-    computed = np.sort(np.concatenate([_NONE, *_changed(view, source, reads, key, doubtful, stored)]))
+    live = np.sort(row_ids(source))
+    changed = np.concatenate([_NONE, *_changed(view, source, reads, key, doubtful, stored)])
+    computed = np.union1d(changed, again[are_in(again, live)]) if len(again) else np.sort(changed)
     removed = stored.ids[~are_in(stored.made_of, live) | are_in(stored.made_of, computed)]
     return RowsToDo(None if len(computed) == len(live) else computed, len(computed), removed)
 
 
 def computed_rows(
-    view: View, source: Snapshot, reads: Sequence[str], key: bytes, todo: RowsToDo, run: Run
+    view: View, text: str, source: Snapshot, reads: Sequence[str], key: bytes, todo: RowsToDo, run: Run
 ) -> Iterator[pa.RecordBatch]:
-    """Run a view's query over the source rows to compute; yield rows of the view's table, hidden columns too."""
+    """Run a view's query over the source rows to compute; yield rows of the view's table, hidden columns too.
+
+    Parameters
+    ----------
+    text
+        The query; it may name `SOURCE_ROW`, the id of the row.
+    """
     relation = PickedRows(source, reads, key, todo.computed)
-    result = run(over_rows(view.definition.query, _SOURCE, (SOURCE_ROW, DIGEST)), {_SOURCE: relation})
+    result = run(over_rows(text, _SOURCE, (SOURCE_ROW, DIGEST)), {_SOURCE: relation})
     ordinals = _Ordinals()
     with result.to_reader() as reader:
         for batch in reader:
@@ -165,8 +176,8 @@ def _changed(
     shrunk, read = _told_apart(view, source, reads, key, doubtful)
     yield from stored.differ(source.scan(list(reads), fragment_ids=read, row_id=True) if read else (), reads, key)
     for number, old in shrunk.items():
-        present = _row_ids(source, number)
-        back = present[~are_in(present, np.sort(_row_ids(old, number)))]
+        present = row_ids(source, number)
+        back = present[~are_in(present, np.sort(row_ids(old, number)))]
         for start in range(0, len(back), _ROWS_AT_ONCE):
             yield from stored.differ(source.take(back[start : start + _ROWS_AT_ONCE], reads), reads, key)
 
@@ -192,7 +203,8 @@ def _same_key(view: View, old: Snapshot, reads: Sequence[str], key: bytes) -> bo
     return view.state.fragment_marks == frozenset(marks_of(old, reads, key).values())
 
 
-def _row_ids(snapshot: Snapshot, fragment: int | None = None) -> Numbers:
+def row_ids(snapshot: Snapshot, fragment: int | None = None) -> Numbers:
+    """Return the ids of the rows of a table, or of one fragment of it."""
     fragments = None if fragment is None else [fragment]
     found = [batch.column(ROW_ID).to_numpy() for batch in snapshot.scan([], fragment_ids=fragments, row_id=True)]
     return np.concatenate([_NONE, *found])

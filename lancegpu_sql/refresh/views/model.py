@@ -75,6 +75,8 @@ class ViewState(BaseModel):
         With ``rows``: what stands for each fragment of the source, one behind the other.
     refreshed_at
         When.
+    failed
+        The calls that have no value, for they failed; see `lancegpu_sql.refresh.views.failed_calls`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -83,6 +85,7 @@ class ViewState(BaseModel):
     functions: dict[str, str]
     fragments: str = ""
     refreshed_at: datetime
+    failed: dict[str, str] = {}
 
     @property
     def fragment_marks(self) -> frozenset[bytes]:

@@ -6,10 +6,13 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from lancegpu_sql.catalog.models import FunctionVersion, utc_now
 from lancegpu_sql.errors import FunctionNotFound
 from lancegpu_sql.refresh.request import Mode
 from lancegpu_sql.refresh.views.by_rows import RowsToDo, rows_to_do
+from lancegpu_sql.refresh.views.failed_calls import failed_of, rows_of
 from lancegpu_sql.refresh.views.model import SourceState, View, ViewState, joined
 from lancegpu_sql.refresh.views.sources import PinnedTables, marks_of, state_of
 from lancegpu_sql.sql.names import fold
@@ -40,9 +43,21 @@ class RefreshPlan:
 
 
 def plan_refresh(
-    view: View, pinned: PinnedTables, known: Mapping[str, FunctionVersion], *, full: bool = False
+    view: View,
+    pinned: PinnedTables,
+    known: Mapping[str, FunctionVersion],
+    *,
+    full: bool = False,
+    retry_failed: bool = False,
 ) -> RefreshPlan:
     """Decide how to bring a view up to date; of its sources only what may have changed is read.
+
+    Parameters
+    ----------
+    full
+        Compute all rows.
+    retry_failed
+        Make the calls again that failed in an earlier refresh.
 
     Raises
     ------
@@ -53,16 +68,18 @@ def plan_refresh(
     sources = {name: pinned.pin(name) for name in definition.reads}
     state = present_state(view, pinned, known)
     changed = changed_sources(view, state.sources)
-    if not full and view.state is not None and not definition.volatile and not changed:
+    failed = {} if view.state is None or not retry_failed else failed_of(view.state.failed)
+    if not full and view.state is not None and not definition.volatile and not changed and not failed:
         if view.state.functions == state.functions:
             return RefreshPlan("no_op", "no source has changed", sources, state)
         changed = tuple(name for name, digest in state.functions.items() if view.state.functions.get(name) != digest)
-    why = _why(view, changed, full=full)
+    why = _why(view, changed, full=full, again=bool(failed))
     if definition.way == "query":
         return RefreshPlan("full", f"the query runs again, for {definition.reason}: {why}", sources, state)
     (source,) = sources.values()
     key = digest_key(view, state.functions)
-    todo = rows_to_do(view, source, definition.reads[source.name], key, full=full or view.state is None)
+    again = rows_of(failed) if failed else np.empty(0, dtype=np.uint64)
+    todo = rows_to_do(view, source, definition.reads[source.name], key, full=full or view.state is None, again=again)
     mode: Mode = "full" if todo.computed is None and todo.computed_rows else "incremental"
     if todo.nothing:
         return RefreshPlan("no_op", "no row that it reads has changed", sources, state, todo)
@@ -115,11 +132,13 @@ def present_state(view: View, pinned: PinnedTables, known: Mapping[str, Function
     )
 
 
-def _why(view: View, changed: tuple[str, ...], *, full: bool) -> str:
+def _why(view: View, changed: tuple[str, ...], *, full: bool, again: bool) -> str:
     if full:
         return "it is asked to be full"
     if view.state is None:
         return "it was never refreshed"
     if changed:
         return f"{' and '.join(changed)} changed"
+    if again:
+        return "what failed is tried again"
     return f"{view.definition.volatile[0]} may be another one each time"

@@ -7,27 +7,34 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
+import numpy as np
+
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.query.functions import FunctionSource
+from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import QuerySession
 from lancegpu_sql.refresh.current import require_current
+from lancegpu_sql.refresh.failed_rows import FailedRows
 from lancegpu_sql.refresh.lock import column_lock
 from lancegpu_sql.refresh.need import Resources
 from lancegpu_sql.refresh.report import RefreshJob
 from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.again import StoredRows, new_rows
-from lancegpu_sql.refresh.views.by_rows import Run, computed_rows
-from lancegpu_sql.refresh.views.kept_functions import KeptFunctions
-from lancegpu_sql.refresh.views.model import View, metadata_of, open_view, view_of
+from lancegpu_sql.refresh.views.by_rows import Run, computed_rows, row_ids
+from lancegpu_sql.refresh.views.failed_calls import CallFailures, FailedCalls, WhyFailed, failed_of, left_of, texts_of
+from lancegpu_sql.refresh.views.kept_functions import ROW_PARAMETER, KeptFunctions
+from lancegpu_sql.refresh.views.model import View, ViewState, metadata_of, open_view, view_of
 from lancegpu_sql.refresh.views.plan import RefreshPlan, digest_key, plan_refresh
 from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.refresh.views.results import ResultStore
 from lancegpu_sql.refresh.views.sources import PinnedTables
 from lancegpu_sql.refresh.views.worker_functions import WorkerFunctions
-from lancegpu_sql.tables.views import ViewChanges
+from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.views import with_argument
+from lancegpu_sql.tables.views import SOURCE_ROW, ViewChanges
 
 _LOCK_NAME = "\0view"  # of no column
 _LOOK_SECONDS = 0.1
@@ -76,15 +83,22 @@ def refresh_view(
     folder = resources.folder / "locks"
     with column_lock(folder, name, _LOCK_NAME, cancelled=job.cancelled, blocked=wait_behind):
         job.running("planning")
-        source = functions or WorkerFunctions(resources, name, options, job)
-        return _ViewRefresh(resources, name, options, job, source).run()
+        why = WhyFailed(resources.settings.job_errors_kept + 1)
+        source = functions or WorkerFunctions(resources, name, options, job, why)
+        return _ViewRefresh(resources, name, options, job, source, why).run()
 
 
 class _ViewRefresh:
     """One refresh."""
 
     def __init__(
-        self, resources: Resources, name: str, options: ViewOptions, job: RefreshJob, source: FunctionSource
+        self,
+        resources: Resources,
+        name: str,
+        options: ViewOptions,
+        job: RefreshJob,
+        source: FunctionSource,
+        why: WhyFailed,
     ) -> None:
         self._resources = resources
         self._options = options
@@ -92,7 +106,18 @@ class _ViewRefresh:
         self._view = open_view(resources.tables, name)
         self._pinned = PinnedTables(resources.tables, self._view.definition.reads)
         self._store = ResultStore(resources.folder, resources.settings.view_result_store_bytes)
-        self._functions = KeptFunctions(source, self._store)
+        self._failed = {} if self._view.state is None else failed_of(self._view.state.failed)
+        by_row = self._view.definition.way == "rows"
+        self._failures = CallFailures(
+            name,
+            {} if options.retry_failed else self._failed,
+            skips=options.skips,
+            by_row=by_row,
+            errors=FailedRows(resources.catalog, job.id, options, resources.settings.job_errors_kept),
+            why=why,
+        )
+        self._by_row = by_row and self._failures.matters
+        self._functions = KeptFunctions(source, self._store, self._failures, by_row=self._by_row)
         self._reading: QueryResult | None = None
 
     def run(self) -> RefreshResult:
@@ -100,9 +125,11 @@ class _ViewRefresh:
         view = self._view
         for table, columns in view.definition.reads.items():
             require_current(self._pinned.pin(table), columns, self._resources.catalog, wanted_by=f"view {view.name}")
-        plan = plan_refresh(view, self._pinned, self._functions.known(), full=self._options.full)
+        full, again = self._options.full, self._options.retry_failed
+        plan = plan_refresh(view, self._pinned, self._functions.registered, full=full, retry_failed=again)
         if plan.todo is not None:
             self._job.progress(rows_planned=plan.todo.computed_rows)
+            self._failures.rows_planned = plan.todo.computed_rows
         if plan.mode == "no_op":
             return self._no_op(plan)
         self._job.event("planned", f"{plan.mode}: {plan.reason}")
@@ -111,12 +138,14 @@ class _ViewRefresh:
             with ViewChanges(view.snapshot) as changes, self._watched():
                 self._job.running("computing")
                 self._collect(view, plan, partial(self._query, session), changes)
+                self._failures.finish(self._functions.made.total())
                 self._job.running("publishing")
-                done = changes.commit(metadata_of(state=plan.state), job_id=self._job.id)
+                state, failed_calls = self._with_failed(plan)
+                done = changes.commit(metadata_of(state=state), job_id=self._job.id)
         finally:
             session.close()
         self._job.event("published", f"{changes.rows_added:,} rows as version {done.version}")
-        return self._result(plan, done.version, changes.rows_added, changes.rows_removed)
+        return self._result(plan, done.version, changes.rows_added, changes.rows_removed, failed_calls)
 
     def _collect(self, view: View, plan: RefreshPlan, run: Run, changes: ViewChanges) -> None:
         """Compute the rows that come, and find those that go."""
@@ -130,10 +159,29 @@ class _ViewRefresh:
         (source,) = plan.sources.values()
         reads, key = view.definition.reads[source.name], digest_key(view, plan.state.functions)
         if plan.todo.computed_rows:
-            for rows in computed_rows(view, source, reads, key, plan.todo, run):
+            for rows in computed_rows(view, self._text(), source, reads, key, plan.todo, run):
                 self._check()
                 changes.insert(rows)
         changes.delete(plan.todo.removed)
+
+    def _text(self) -> str:
+        """The query; with the row for which each call is made, where that is to be known."""
+        text = self._view.definition.query
+        if not self._by_row:
+            return text
+        calls = calls_in(text, signatures_of(self._functions.registered))
+        return with_argument(text, calls, ROW_PARAMETER, SOURCE_ROW)
+
+    def _with_failed(self, plan: RefreshPlan) -> tuple[ViewState, int]:
+        """What the view is made of, with the calls that have no value, and how many these are."""
+        found = [self._failures.found() if plan.mode != "no_op" or plan.todo is not None else self._failed]
+        computed = None if plan.todo is None else plan.todo.computed
+        if computed is not None and self._failed:  # the other rows are as they were
+            (source,) = plan.sources.values()
+            found.append(left_of(self._failed, np.sort(row_ids(source)), computed))
+        groups = {group for some in found for group in some}
+        failed = {group: FailedCalls.joined(some[group] for some in found if group in some) for group in groups}
+        return plan.state.model_copy(update={"failed": texts_of(failed)}), sum(map(len, failed.values()))
 
     def _query(self, session: QuerySession, text: str, given: Mapping[str, TableRelation]) -> QueryResult:
         self._reading = session.query(text, given=given)
@@ -145,20 +193,24 @@ class _ViewRefresh:
 
     def _no_op(self, plan: RefreshPlan) -> RefreshResult:
         """Note what was found to be no change, so that the next refresh need not look."""
-        version = self._view.snapshot.version
+        version, left = self._view.snapshot.version, sum(map(len, self._failed.values()))
         if self._view.state is None or plan.state.sources != self._view.state.sources:
+            state, left = self._with_failed(plan)
             with ViewChanges(self._view.snapshot) as changes:
-                version = changes.commit(metadata_of(state=plan.state), job_id=self._job.id).version
-        return self._result(plan, version, 0, 0)
+                version = changes.commit(metadata_of(state=state), job_id=self._job.id).version
+        return self._result(plan, version, 0, 0, left)
 
-    def _result(self, plan: RefreshPlan, version: int, rows: int, removed: int) -> RefreshResult:
+    def _result(self, plan: RefreshPlan, version: int, rows: int, removed: int, failed_calls: int) -> RefreshResult:
+        if self._failures.rows:
+            told = f"{self._failures.rows:,} {self._failures.subject.told}; the errors of this job tell why"
+            self._job.event("rows failed", told, {"rows_failed": self._failures.rows})
         made, reused = self._functions.made.total(), self._functions.reused.total()
-        self._job.progress(rows_computed=made, rows_reused=reused)
+        self._job.progress(rows_computed=made, rows_reused=reused, rows_failed=self._failures.rows)
         return RefreshResult(
             mode=plan.mode,
             rows_assigned=rows,
-            rows_failed=0,
-            rows_remaining=0,
+            rows_failed=self._failures.rows,
+            rows_remaining=failed_calls,
             version=version,
             job_id=self._job.id,
             rows_removed=removed,

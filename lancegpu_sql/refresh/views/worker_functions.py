@@ -15,6 +15,7 @@ from lancegpu_sql.query.proved import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.need import Resources, apply_options, gpu_classes_for, query_need
 from lancegpu_sql.refresh.report import RefreshJob, Report
+from lancegpu_sql.refresh.views.failed_calls import WhyFailed
 from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables import Snapshot
@@ -23,7 +24,8 @@ from lancegpu_sql.tables import Snapshot
 class WorkerFunctions:
     """The Functions of a database for one refresh; a `lancegpu_sql.query.functions.FunctionSource`."""
 
-    def __init__(self, resources: Resources, view: str, options: ViewOptions, job: RefreshJob) -> None:
+    def __init__(self, resources: Resources, view: str, options: ViewOptions, job: RefreshJob, why: WhyFailed) -> None:
+        self._why = why
         self._resources = resources
         self._view = view
         self._options = options
@@ -75,6 +77,7 @@ class WorkerFunctions:
             cancelled=run.cancelled,
             memo=memo,
             on_error=on_error,
+            told=self._why.teller(version) if on_error == "null" else None,
         )
 
     def computed(self, rows: int) -> None:

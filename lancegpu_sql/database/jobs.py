@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from lancegpu_sql.catalog.models import EventDraft, FunctionVersion, JobRecord, JobState
 from lancegpu_sql.database.columns import check_refresh
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
+from lancegpu_sql.database.view_needs import list_views
 from lancegpu_sql.errors import Conflict
 from lancegpu_sql.jobs import housekeeping
 from lancegpu_sql.jobs.claims import serving
@@ -21,6 +23,9 @@ from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.jobs.runner import Work
 from lancegpu_sql.jobs.running import RunningJob
+from lancegpu_sql.maintenance.looking import OPTIMIZE
+from lancegpu_sql.maintenance.optimizing import optimize_table
+from lancegpu_sql.maintenance.request import OptimizeOptions, OptimizeResult
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
@@ -56,6 +61,16 @@ def view_job(services: Services, view: str, options: ViewOptions) -> JobHandle[A
 def submit_view(services: Services, view: str, options: ViewOptions) -> JobHandle[Any]:
     """Leave a view's refresh to the agents of the database; see `submit_refresh`."""
     return _left_to_agents(services, _view_record(view, options))
+
+
+def optimize_job(services: Services, table: str, options: OptimizeOptions) -> JobHandle[OptimizeResult]:
+    """Start a table's upkeep in this process."""
+    return _start_or_go_on(services, optimize_record(table, options))
+
+
+def submit_optimize(services: Services, table: str, options: OptimizeOptions) -> JobHandle[OptimizeResult]:
+    """Leave a table's upkeep to the agents of the database; see `submit_refresh`."""
+    return _left_to_agents(services, optimize_record(table, options))
 
 
 def _start_or_go_on(services: Services, record: JobRecord) -> JobHandle[Any]:
@@ -154,12 +169,32 @@ def _view_work(services: Services, record: JobRecord) -> Work:
     return work
 
 
-WORKS: Mapping[str, Callable[[Services, JobRecord], Work]] = {REFRESH_COLUMN: _refresh_work, REFRESH_VIEW: _view_work}
+def _optimize_work(services: Services, record: JobRecord) -> Work:
+    options = OptimizeOptions.of(**record.request)
+
+    def work(context: JobContext) -> dict[str, Any]:
+        views = partial(list_views, services)
+        result = optimize_table(services.refresh_resources(), str(record.table), options, views, context)
+        return result.model_dump(mode="json")
+
+    return work
+
+
+WORKS: Mapping[str, Callable[[Services, JobRecord], Work]] = {
+    REFRESH_COLUMN: _refresh_work,
+    REFRESH_VIEW: _view_work,
+    OPTIMIZE: _optimize_work,
+}
 """What an agent can run, by kind of job: all that lives in the database alone."""
 
 
 def _view_record(view: str, options: ViewOptions) -> JobRecord:
     return JobRecord.new(REFRESH_VIEW, table=view, request=options.model_dump(mode="json", exclude_defaults=True))
+
+
+def optimize_record(table: str, options: OptimizeOptions) -> JobRecord:
+    """Return a new job that looks after a table."""
+    return JobRecord.new(OPTIMIZE, table=table, request=options.model_dump(mode="json", exclude_defaults=True))
 
 
 def _refresh_record(table: str, columns: tuple[str, ...], options: RefreshOptions) -> JobRecord:
@@ -183,6 +218,9 @@ def _resumable(services: Services, record: JobRecord) -> None:
         )
     if record.kind == REFRESH_VIEW and record.table is not None:
         open_view(services.tables, record.table)
+        return
+    if record.kind == OPTIMIZE and record.table is not None:
+        services.tables.open(record.table)
         return
     if record.kind != REFRESH_COLUMN or record.table is None:
         raise Conflict(
@@ -215,5 +253,6 @@ def _reader(kind: str) -> Callable[[dict[str, Any]], Any]:
     return {
         REFRESH_COLUMN: RefreshResult.model_validate,
         REFRESH_VIEW: RefreshResult.model_validate,
+        OPTIMIZE: OptimizeResult.model_validate,
         CREATE_FUNCTION: FunctionVersion.model_validate,
     }.get(kind, lambda result: result)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lancegpu_sql.catalog.schedule_models import column_subject
-from lancegpu_sql.database import arguments, columns, jobs, schedules
+from lancegpu_sql.database import arguments, columns, jobs, maintenance, schedules
 from lancegpu_sql.database.columns import ColumnStatus
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.row_errors import errors_of_column
@@ -17,13 +17,14 @@ from lancegpu_sql.functions.binding import Binding
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.jobs.errors import Errors
+from lancegpu_sql.maintenance.request import OptimizeOptions, OptimizeResult
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.tables import changes, upkeep
 from lancegpu_sql.tables.changes import Change, MergeRules
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.sources import reader_of
-from lancegpu_sql.tables.upkeep import Upkeep, VersionRecord
+from lancegpu_sql.tables.upkeep import VersionRecord
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -186,14 +187,66 @@ class Table:
         upkeep.restore(self._services.tables.open(self.name), wanted)
         self._version = None
 
-    def optimize(self, *, cleanup_older_than: timedelta | None = timedelta(days=7)) -> Upkeep:
-        """Compact small fragments, and remove versions older than `cleanup_older_than`; None keeps them all.
+    @overload
+    def optimize(
+        self,
+        *,
+        cleanup_older_than: timedelta | None = ...,
+        delete_unverified: bool = False,
+        dry_run: bool = False,
+        wait: Literal[True] = True,
+    ) -> OptimizeResult: ...
 
-        Values of computed columns stay current through it.
+    @overload
+    def optimize(
+        self,
+        *,
+        cleanup_older_than: timedelta | None = ...,
+        delete_unverified: bool = False,
+        dry_run: bool = False,
+        wait: Literal[False],
+    ) -> JobHandle[OptimizeResult]: ...
+
+    def optimize(
+        self,
+        *,
+        cleanup_older_than: timedelta | None = timedelta(days=7),
+        delete_unverified: bool = False,
+        dry_run: bool = False,
+        wait: bool = True,
+    ) -> OptimizeResult | JobHandle[OptimizeResult]:
+        """Make small fragments fewer, bring indexes up to date, and remove what nobody needs any more.
+
+        Rows keep their ids, values of computed columns stay current and views incremental: nothing is computed again.
+        It may run while others read, write and refresh; agents of the database do the same by themselves.
+
+        Parameters
+        ----------
+        cleanup_older_than
+            Remove versions whose place another one took longer ago; None keeps all. A version stays that a tag or a branch
+            names, that a view was made of, or that a query or a job reads.
+        delete_unverified
+            Remove files that no version has, however young; without it they are removed when they are a week old. Nobody
+            else may be writing to the table. Where a job of this database does, they stay.
+        dry_run
+            Change nothing: the result's `steps` tell what would be done, and why.
+        wait
+            False leaves it to an agent of the database (`lancegpu agent`) and returns its job at once.
+
+        Raises
+        ------
+        Conflict
+            An earlier version is checked out.
         """
         arguments.span(cleanup_older_than, "cleanup_older_than")
         seconds = None if cleanup_older_than is None else cleanup_older_than.total_seconds()
-        return upkeep.optimize(self._latest(), cleanup_older_than_seconds=seconds)
+        options = OptimizeOptions.of(cleanup_older_than_seconds=seconds, delete_unverified=delete_unverified)
+        self._latest()
+        if dry_run:
+            return maintenance.explained(self._services, self.name, options)
+        if not wait:
+            return jobs.submit_optimize(self._services, self.name, options)
+        return jobs.show(self._services, jobs.optimize_job(self._services, self.name, options))
 
     # Columns
 

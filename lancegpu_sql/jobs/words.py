@@ -11,11 +11,16 @@ WAITING_PHASE = "waiting"
 
 _WORTH_TELLING_SECONDS = 0.05
 
+_WITHOUT_ROWS = frozenset({"optimize"})
+"""Kinds of jobs that compute no rows."""
+
 
 def title(record: JobRecord) -> str:
     """Return what a job works on, e.g. ``reviews.score``, short enough to leave room for a bar."""
     if record.table is None:
         return record.kind.replace("_", " ")
+    if record.kind in _WITHOUT_ROWS:
+        return f"{record.kind} {record.table}"
     if not record.columns:
         return record.table
     more = f" +{len(record.columns) - 1}" if record.columns[1:] else ""
@@ -49,7 +54,8 @@ def final_line(record: JobRecord) -> str:
     if record.state is JobState.FAILED:
         # The error itself is raised, or shown, by whoever asked for the job.
         return f"{head}{took} ({(record.error or {}).get('type', 'unknown error')})"
-    return f"{head}, {_done(record.progress)}{took}" if record.progress is not None else f"{head}{took}"
+    counted = record.progress is not None and record.kind not in _WITHOUT_ROWS
+    return f"{head}, {_done(record.progress)}{took}" if counted and record.progress else f"{head}{took}"
 
 
 def rows(progress: Progress) -> str:

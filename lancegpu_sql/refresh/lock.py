@@ -22,22 +22,55 @@ from lancegpu_sql.errors import Cancelled, StorageError
 _RETRY_SECONDS = 0.05
 
 
+def lock_name(table: str, column: str) -> str:
+    """Return what stands for a column in names of files: those of tables and columns never become such."""
+    return hashlib.blake2b(f"{table}\0{column}".encode(), digest_size=16).hexdigest()
+
+
 @contextmanager
 def column_lock(
-    folder: Path, table: str, column: str, *, cancelled: threading.Event, blocked: Callable[[], None]
+    folder: Path,
+    table: str,
+    column: str,
+    *,
+    cancelled: threading.Event,
+    blocked: Callable[[], None],
+    what: str | None = None,
 ) -> Iterator[None]:
-    """Hold the right to refresh `column` of `table`; call `blocked` once if another refresh holds it."""
-    name = hashlib.blake2b(f"{table}\0{column}".encode(), digest_size=16).hexdigest()
+    """Hold the right to refresh `column` of `table`; call `blocked` once if another one, or a compaction, holds it.
+
+    `what` names what is done with that right, where it is no refresh of a column.
+    """
+    descriptor = _opened(folder, table, column)
     try:
-        make_folder(folder)
-        descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as exc:
-        raise StorageError(f"could not lock {table}.{column} in {folder}: {exc.strerror}", path=str(folder)) from exc
-    try:
-        _acquire(descriptor, f"{table}.{column}", cancelled, blocked)
+        _acquire(descriptor, what or f"refresh of {table}.{column}", cancelled, blocked)
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def column_lock_if_free(folder: Path, table: str, column: str) -> Iterator[bool]:
+    """Hold the right to refresh `column` of `table` unless a refresh holds it; yields whether it is held here."""
+    descriptor = _opened(folder, table, column)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def _opened(folder: Path, table: str, column: str) -> int:
+    try:
+        make_folder(folder)
+        path = folder / f"{lock_name(table, column)}.lock"
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise StorageError(f"could not lock {table}.{column} in {folder}: {exc.strerror}", path=str(folder)) from exc
 
 
 def _acquire(descriptor: int, what: str, cancelled: threading.Event, blocked: Callable[[], None]) -> None:
@@ -51,4 +84,4 @@ def _acquire(descriptor: int, what: str, cancelled: threading.Event, blocked: Ca
                 blocked()
                 told = True
             if cancelled.wait(_RETRY_SECONDS):
-                raise Cancelled(f"cancelled while another refresh of {what} was running") from None
+                raise Cancelled(f"cancelled while another {what} was running") from None

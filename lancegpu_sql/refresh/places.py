@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from lancegpu_sql.refresh.checkpoint import remove_parts
+from lancegpu_sql.refresh.lock import lock_name
 from lancegpu_sql.refresh.target import Target
 
-_FORCED_SUFFIX = ".where"
+FORCED_SUFFIX = ".where"
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,12 @@ class CheckpointPlaces:
     @property
     def column(self) -> Path:
         """What all refreshes of this column ever kept."""
-        name = f"{self.target.table}\0{self.target.proof_column}"
-        return self.root / hashlib.blake2b(name.encode(), digest_size=16).hexdigest()
+        return self.root / lock_name(self.target.table, self.target.proof_column)
 
     @property
     def job(self) -> Path:
         """What this job keeps."""
-        return self.column / self.target.key.hex() / (self.job_id + (_FORCED_SUFFIX if self.forced else ""))
+        return self.column / self.target.key.hex() / (self.job_id + (FORCED_SUFFIX if self.forced else ""))
 
     @property
     def known(self) -> Path:
@@ -48,5 +47,5 @@ class CheckpointPlaces:
             return
         for key in self.column.iterdir():
             for job in key.iterdir():
-                if not job.name.endswith(_FORCED_SUFFIX):
+                if not job.name.endswith(FORCED_SUFFIX):
                     remove_parts(job)

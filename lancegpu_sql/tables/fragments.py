@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # What stands in a file's list of fields where a newer file took a field over.
@@ -11,10 +11,11 @@ TOMBSTONE = -2
 
 @dataclass(frozen=True, slots=True)
 class DataFileRef:
-    """One data file: its path below ``data/``, unique for ever, and the leaf fields that are read from it."""
+    """One data file: its path below ``data/``, unique for ever, the leaf fields that are read from it, and its size."""
 
     path: str
     field_ids: tuple[int, ...]
+    size_bytes: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,19 @@ class Fragment:
     files: tuple[DataFileRef, ...]
     deletions: str | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """What its files take; 0 where an old writer did not note it."""
+        return sum(file.size_bytes for file in self.files)
+
 
 def fragment_from(metadata: Any) -> Fragment:
     """Return the fragment that Lance's metadata describes."""
     # The public `path` makes a class at every call: 200 files would cost more than the rest of a no-op refresh.
-    paths = [(file._path, file.fields) for file in metadata.files]  # noqa: SLF001
-    files = tuple(DataFileRef(path, tuple(leaf for leaf in ids if leaf != TOMBSTONE)) for path, ids in paths)
+    found = [(file._path, file.fields, file.file_size_bytes or 0) for file in metadata.files]  # noqa: SLF001
+    files = tuple(
+        DataFileRef(path, tuple(leaf for leaf in ids if leaf != TOMBSTONE), size) for path, ids, size in found
+    )
     deleted = metadata.deletion_file
     deletions = None if deleted is None else f"{deleted.read_version}-{deleted.id}"
     return Fragment(metadata.id, metadata.physical_rows, metadata.num_rows, files, deletions)

@@ -1,13 +1,23 @@
-"""What keeps a table in shape: compaction, clean-up, and going back to an earlier version."""
+"""What keeps a table in shape: small fragments made one, versions removed, and going back to an earlier version.
+
+What is to be done is decided elsewhere; each function here is one step, and one commit at most.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
 from lancegpu_sql.tables.engine import lance_errors, until_committed
+from lancegpu_sql.tables.fragments import Fragment, fragment_from
 from lancegpu_sql.tables.snapshot import Snapshot
+
+FRAGMENT_ROWS = 1 << 20
+"""As many rows as Lance puts into one fragment, and as compaction aims at."""
+
+FRAGMENT_BYTES = 1 << 30
+"""As large as compaction lets a file become, so that rows of images do not make one of a terabyte."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +29,29 @@ class VersionRecord:
 
 
 @dataclass(frozen=True)
-class Upkeep:
-    """What `optimize` did."""
+class Compacted:
+    """What one compaction did.
+
+    Attributes
+    ----------
+    snapshot
+        The version that shows it; the latest one where there was nothing to do.
+    removed, added
+        Fragments that are not in it any more, and those that have their rows now.
+    """
 
     snapshot: Snapshot
-    fragments_removed: int
-    fragments_added: int
-    versions_removed: int
-    bytes_removed: int
+    removed: tuple[Fragment, ...] = ()
+    added: tuple[Fragment, ...] = ()
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What went: versions, files that only these had or that no version has, and their size."""
+
+    versions: int = 0
+    files: int = 0
+    size_bytes: int = 0
 
 
 def versions(snapshot: Snapshot) -> list[VersionRecord]:
@@ -35,6 +60,15 @@ def versions(snapshot: Snapshot) -> list[VersionRecord]:
         found = snapshot.latest().dataset.versions()
     # Lance gives local time without a zone.
     return [VersionRecord(int(one["version"]), one["timestamp"].astimezone(UTC)) for one in found]
+
+
+def named_versions(snapshot: Snapshot) -> dict[int, str]:
+    """Return the versions to which a tag or a branch holds on, with what people are told of it."""
+    with lance_errors(snapshot.name):
+        tags, branches = snapshot.dataset.tags.list(), snapshot.dataset.branches.list()
+    found = {int(tag["version"]): f"tag {name!r}" for name, tag in sorted(tags.items()) if not tag["branch"]}
+    begun = {int(branch["parent_version"]): f"branch {name!r}" for name, branch in sorted(branches.items())}
+    return begun | found
 
 
 def restore(snapshot: Snapshot, version: int) -> Snapshot:
@@ -54,38 +88,79 @@ def restore(snapshot: Snapshot, version: int) -> Snapshot:
     return until_committed(attempt)
 
 
-def optimize(
-    snapshot: Snapshot,
-    *,
-    cleanup_older_than_seconds: float | None = 7 * 24 * 3600.0,
-    rows_per_fragment: int = 1024 * 1024,
-) -> Upkeep:
-    """Merge small fragments, drop deleted rows from files, bring indexes up to date, and remove old versions.
-
-    Column files being written by a refresh are safe: clean-up leaves files that no version names alone for a week.
+def compact(snapshot: Snapshot, fragment_ids: Collection[int] | None = None) -> Compacted:
+    """Make fragments that lie side by side fewer, without their deleted rows; rows keep their ids and their order.
 
     Parameters
     ----------
-    cleanup_older_than_seconds
-        Versions older than this go; the latest and tagged ones stay. None keeps all.
-    rows_per_fragment
-        Fragments below this size are merged.
+    fragment_ids
+        Leave all others as they are. None: whichever are worth it to Lance. One that is gone is no fault.
+
+    Raises
+    ------
+    CommitConflict
+        Others wrote to the same fragments, each time it was tried.
     """
 
-    def attempt() -> Any:
+    def attempt() -> Compacted:
+        latest = snapshot.latest()
+        before, dataset = latest.version, latest.dataset
+        others = [] if fragment_ids is None else [one.id for one in latest.fragments if one.id not in fragment_ids]
+        with lance_errors(latest.name):
+            dataset.optimize.compact_files(
+                target_rows_per_fragment=FRAGMENT_ROWS, max_bytes_per_file=FRAGMENT_BYTES, excluded_fragment_ids=others
+            )
+            # Lance lets the dataset become the version that it made.
+            done = latest.at(dataset)
+            if done.version == before:
+                return Compacted(done)
+            groups = dataset.read_transaction(done.version).operation.groups
+        removed = tuple(fragment_from(one) for group in groups for one in group.old_fragments)
+        numbers = {one.id for group in groups for one in group.new_fragments}
+        return Compacted(done, removed, tuple(one for one in done.fragments if one.id in numbers))
+
+    return until_committed(attempt)
+
+
+def update_indexes(snapshot: Snapshot) -> None:
+    """Bring a table's indexes up to date with its rows."""
+
+    def attempt() -> None:
         latest = snapshot.latest()
         with lance_errors(latest.name):
-            metrics = latest.dataset.optimize.compact_files(target_rows_per_fragment=rows_per_fragment)
             latest.dataset.optimize.optimize_indices()
-        return metrics
 
-    metrics = until_committed(attempt)
+    until_committed(attempt)
+
+
+def remove_versions(
+    snapshot: Snapshot, numbers: Sequence[int], *, unfinished_files: bool = False, dry_run: bool = False
+) -> Removed:
+    """Remove versions, and the files that no other one has; the latest, and what a tag or a branch names, stay.
+
+    Files that no version ever had, left by writes that failed, go with them once they are a week old.
+
+    Parameters
+    ----------
+    numbers
+        The versions. None of them: only such files.
+    unfinished_files
+        Remove those files whatever their age. What somebody is about to commit is among them.
+    dry_run
+        Only tell what would go.
+    """
     latest = snapshot.latest()
-    versions_removed = bytes_removed = 0
-    if cleanup_older_than_seconds is not None:
-        with lance_errors(latest.name):
-            stats = latest.dataset.cleanup_old_versions(
-                older_than=timedelta(seconds=cleanup_older_than_seconds), error_if_tagged_old_versions=False
-            )
-        versions_removed, bytes_removed = int(stats.old_versions), int(stats.bytes_removed)
-    return Upkeep(latest, int(metrics.fragments_removed), int(metrics.fragments_added), versions_removed, bytes_removed)
+    # Lance refuses an empty list, and never removes the latest version.
+    chosen = list(numbers) or [latest.version]
+    options = {"versions": chosen, "delete_unverified": unfinished_files, "error_if_tagged_old_versions": False}
+    with lance_errors(latest.name):
+        if dry_run:
+            stats = latest.dataset.explain_cleanup_old_versions(**options).stats
+        else:
+            stats = latest.dataset.cleanup_old_versions(**options)
+    files = stats.data_files_removed + stats.transaction_files_removed + stats.index_files_removed
+    return Removed(
+        int(stats.old_versions),
+        int(files + stats.deletion_files_removed + stats.old_versions),
+        int(stats.bytes_removed),
+    )

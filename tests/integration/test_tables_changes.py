@@ -167,18 +167,47 @@ def test_restore_brings_rows_back_as_a_new_version(table: Snapshot) -> None:
         upkeep.restore(table, 99)
 
 
-def test_optimize_merges_fragments_and_forgets_old_versions(table: Snapshot) -> None:
+def test_compaction_makes_fragments_one_and_keeps_their_rows(table: Snapshot) -> None:
     table.publish(all_doubled(table), job_id="j", guard=lambda fragment: True)
     changes.delete(table, "id = 2")
-    done = upkeep.optimize(table, cleanup_older_than_seconds=0)
-    assert (done.fragments_removed, done.fragments_added) == (2, 1)
-    assert done.versions_removed > 0
+    done = upkeep.compact(table)
+    assert ([one.id for one in done.removed], len(done.added)) == ([0, 1], 1)
+    assert done.snapshot.fragments == done.added
     assert by_id(table) == {1: 2, 3: 6, 4: 8, 5: 10}
-    assert [one.version for one in upkeep.versions(table)] == [done.snapshot.version]
+
+
+def test_compaction_leaves_other_fragments_than_the_chosen_ones(table: Snapshot) -> None:
+    changes.add(changes.add(table, reader_of({"id": [6]})), reader_of({"id": [7]}))
+    done = upkeep.compact(table, [2, 3, 99])
+    assert [one.id for one in done.snapshot.fragments[:2]] == [0, 1]
+    assert [one.id for one in done.removed] == [2, 3]
+
+
+def test_removed_versions_take_their_files_with_them(table: Snapshot) -> None:
+    latest = upkeep.compact(table).snapshot
+    old = range(1, latest.version)
+    told = upkeep.remove_versions(table, old, dry_run=True)
+    assert upkeep.remove_versions(table, old) == told
+    assert (told.versions, told.files > told.versions, told.size_bytes > 0) == (len(old), True, True)
+    assert [one.version for one in upkeep.versions(table)] == [latest.version]
+
+
+def test_tagged_and_latest_versions_stay(table: Snapshot) -> None:
+    latest = changes.add(table, reader_of({"id": [6]}))
+    latest.dataset.tags.create("gold", 2)
+    upkeep.remove_versions(table, [1, 2, 3, 4])
+    assert [one.version for one in upkeep.versions(table)] == [2, 4]
+    assert upkeep.named_versions(latest) == {2: "tag 'gold'"}
+
+
+def test_files_of_writes_under_way_go_only_where_that_is_asked_for(table: Snapshot) -> None:
+    (Path(table.uri) / "data" / "begun.lance").write_text("x" * 100)
+    assert upkeep.remove_versions(table, []).files == 0
+    assert upkeep.remove_versions(table, [], unfinished_files=True).size_bytes == 100
 
 
 def test_a_snapshot_whose_files_were_cleaned_up_says_so(table: Snapshot) -> None:
-    upkeep.optimize(table, cleanup_older_than_seconds=0)
+    upkeep.remove_versions(table, range(1, upkeep.compact(table).snapshot.version))
     with pytest.raises(VersionNotFound, match="cleaned up"):
         table.to_arrow()
 

@@ -101,10 +101,11 @@ def test_discarded_files_are_gone(table: Snapshot) -> None:
     assert own_files(table) == []
 
 
-def test_optimize_leaves_unpublished_files_alone(table: Snapshot) -> None:
+def test_upkeep_leaves_unpublished_files_alone(table: Snapshot) -> None:
     file = table.write_column_file(0, COLUMN, [values([1, 2, 3])])
     changes.update(table, {"text": "'x'"})
-    upkeep.optimize(table, cleanup_older_than_seconds=0)
+    upkeep.compact(table)
+    upkeep.remove_versions(table, [one.version for one in upkeep.versions(table)])
     assert file.path in [path.name for path in own_files(table)]
 
 

@@ -49,7 +49,7 @@ def once(act: Callable[[], Any]) -> Callable[[Fragment], bool]:
 
 
 def compact(table: Snapshot) -> Snapshot:
-    return upkeep.optimize(table, cleanup_older_than_seconds=None).snapshot
+    return upkeep.compact(table).snapshot
 
 
 def overwritten(store: TableStore) -> Snapshot:

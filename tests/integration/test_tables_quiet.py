@@ -18,7 +18,9 @@ table.publish(all_doubled(table), job_id="j", guard=lambda fragment: True)
 changes.update(table, {"text": "'new'"}, "id = 2")
 changes.delete(table, "id = 1")
 reshaping.add_sql_columns(table, {"more": "id + 1"})
-upkeep.optimize(table)
+upkeep.compact(table)
+upkeep.remove_versions(table, [1, 2])
+upkeep.update_indexes(table)
 table.latest().to_arrow()
 """
 

@@ -124,7 +124,7 @@ def test_what_a_rival_did_to_the_same_rows_is_never_undone(store: TableStore, ta
             case "delete":
                 changes.delete(table, "id = 1")
             case "compact":
-                upkeep.optimize(table)
+                upkeep.compact(table)
             case "fill":
                 table.publish(all_doubled(table), job_id="j", guard=lambda fragment: True)
             case "overwrite":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.database.statements import changing, columns, functions, jobs, schedules, tables, views
+from lancegpu_sql.database.statements import changing, columns, functions, jobs, maintenance, schedules, tables, views
 from lancegpu_sql.database.statements.context import Context
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.result import QueryResult
@@ -129,6 +129,8 @@ _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.ShowViews: views.show,
     model.DescribeView: views.describe,
     model.DropView: views.drop,
+    model.OptimizeTable: maintenance.optimize,
+    model.ExplainOptimize: maintenance.explain,
     model.ShowGpuClasses: jobs.show_gpu_classes,
     model.ShowJobs: jobs.show,
     model.DescribeJob: jobs.describe,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
-from lancegpu_sql.sql.statements import functions, jobs, tables, views, writes
+from lancegpu_sql.sql.statements import functions, jobs, maintenance, tables, views, writes
 from lancegpu_sql.sql.statements.model import Describe, Engine, Explain, Query, Statement, Transaction
 from lancegpu_sql.sql.statements.reader import Reader
 from lancegpu_sql.sql.statements.scanner import Kind, Word, words_of
@@ -35,6 +35,7 @@ _OURS = (
     "SHOW",
     "EXPLAIN",
     "REFRESH",
+    "OPTIMIZE",
     "CANCEL",
     "PAUSE",
     "RESUME",
@@ -198,6 +199,11 @@ def _refresh(reader: Reader) -> Statement:
     return jobs.refresh(reader)
 
 
+def _optimize(reader: Reader) -> Statement:
+    reader.keywords("OPTIMIZE")
+    return maintenance.optimize(reader)
+
+
 def _ask_job(reader: Reader) -> Statement:
     return jobs.ask_job(reader, reader.take().folded)
 
@@ -246,6 +252,9 @@ def _explain(reader: Reader) -> Statement:
     reader.keywords("EXPLAIN")
     if reader.accept("REFRESH"):
         return views.explain_refresh(reader)
+    if reader.sees("OPTIMIZE") and not reader.sees_sign(".", 1):
+        reader.take()
+        return maintenance.explain_optimize(reader)
     analyze, shape = reader.accept("ANALYZE"), "text"
     if reader.sees_sign("(") and reader.peek(1).folded in ("FORMAT", "ANALYZE"):
         for name, value in reader.list_of(lambda: _explain_option(reader)):
@@ -280,6 +289,7 @@ _READERS: Mapping[str, Callable[[Reader], Statement]] = {
     "ALTER": _alter,
     "TRUNCATE": _truncate,
     "REFRESH": _refresh,
+    "OPTIMIZE": _optimize,
     "CANCEL": _ask_job,
     "PAUSE": _ask_job,
     "RESUME": _ask_job,

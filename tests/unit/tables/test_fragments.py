@@ -18,7 +18,7 @@ COLUMNS = [Y]
 
 
 def test_fields_that_a_newer_file_took_over_are_not_listed() -> None:
-    old = SimpleNamespace(_path="old", fields=[0, -2])
+    old = SimpleNamespace(_path="old", fields=[0, -2], file_size_bytes=None)
     metadata = SimpleNamespace(id=1, physical_rows=2, num_rows=2, files=[old], deletion_file=None)
     assert fragment_from(metadata).files == (DataFileRef("old", (0,)),)
 

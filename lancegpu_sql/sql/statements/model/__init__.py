@@ -33,6 +33,7 @@ from lancegpu_sql.sql.statements.model.jobs import (
     ShowGpuClasses,
     ShowJobs,
 )
+from lancegpu_sql.sql.statements.model.maintenance import ExplainOptimize, OptimizeTable
 from lancegpu_sql.sql.statements.model.schedules import (
     DropColumnSchedule,
     EnableColumnSchedule,
@@ -103,12 +104,14 @@ __all__ = [
     "EnableViewSchedule",
     "Engine",
     "Explain",
+    "ExplainOptimize",
     "ExplainRefresh",
     "FunctionParameter",
     "Insert",
     "Merge",
     "MergeAction",
     "Name",
+    "OptimizeTable",
     "Option",
     "Options",
     "PauseJob",

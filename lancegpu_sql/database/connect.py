@@ -61,7 +61,11 @@ def connect(
     """
     chosen = _settings(settings, gpu_classes, overrides)
     located = locate(uri, chosen)
-    environments = EnvironmentStore(chosen.environment_folder, build_packages=chosen.environment_builds)
+    environments = EnvironmentStore(
+        chosen.environment_folder,
+        build_packages=chosen.environment_builds,
+        here=placement is not None or chosen.kubernetes_namespace is None,
+    )
     place = placement or _placement(chosen, environments)
     catalog = Catalog.open(
         located.catalog_place(chosen.catalog),

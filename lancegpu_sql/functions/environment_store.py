@@ -71,15 +71,18 @@ class EnvironmentStore:
         Where; the user's own if None.
     build_packages
         Whether packages without a wheel may be built, which runs their code.
+    here
+        Whether workers run on this machine; otherwise it only resolves what others install.
     """
 
-    def __init__(self, folder: str | Path | None = None, *, build_packages: bool = False) -> None:
+    def __init__(self, folder: str | Path | None = None, *, build_packages: bool = False, here: bool = True) -> None:
+        self._here = here
         self.folder = default_environment_folder() if folder is None else Path(folder).absolute()
         self.build_packages = build_packages
 
     def lock(self, requirements: Sequence[str], python_version: str) -> str:
         """Resolve requirements; see `environment_uv.lock`."""
-        return environment_uv.lock(requirements, python_version, build_packages=self.build_packages)
+        return environment_uv.lock(requirements, python_version, build_packages=self.build_packages, here=self._here)
 
     def find(self, environment: Environment) -> ReadyEnvironment | None:
         """Return an environment that is there and whole."""

@@ -22,7 +22,7 @@ _TOLD_CHARACTERS = 8000
 _NOT_INHERITED = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_PYTHON", "UV_SYSTEM_PYTHON")
 
 
-def lock(requirements: Sequence[str], python_version: str, *, build_packages: bool = False) -> str:
+def lock(requirements: Sequence[str], python_version: str, *, build_packages: bool = False, here: bool = True) -> str:
     """Resolve requirements, those of a worker itself among them.
 
     Parameters
@@ -30,9 +30,11 @@ def lock(requirements: Sequence[str], python_version: str, *, build_packages: bo
     requirements
         As pip reads them.
     python_version
-        For which minor version; its interpreter need not be on this machine.
+        For which minor version.
     build_packages
         Whether a package that comes without a wheel may be built, which runs its code here.
+    here
+        Whether they are to be installed on this machine, which then needs that Python.
 
     Returns
     -------
@@ -42,16 +44,17 @@ def lock(requirements: Sequence[str], python_version: str, *, build_packages: bo
     Raises
     ------
     EnvironmentFailed
-        They cannot be had together, or the index cannot be reached; with the resolver's words.
+        They cannot be had together, the index cannot be reached, or there is no such Python; with the resolver's words.
     """
+    python = find_python(python_version) if here else sys.executable
     told = "\n".join((*requirements, *RUNTIME_REQUIREMENTS)) + "\n"
     with tempfile.TemporaryDirectory(prefix="lancegpu-lock-") as folder:
         output = Path(folder) / "lock.txt"
         # What a lock says already, uv keeps where it suits: workers then run what this process runs, and from uv's cache.
         output.write_text("".join(f"{each}\n" for each in _own_versions()))
         command = ["pip", "compile", "-", "-o", str(output), "--generate-hashes", "--no-header", "--no-annotate"]
-        command += ["--python", sys.executable, *([] if build_packages else ["--no-build"])]
-        if python_version != own_python_version():
+        command += ["--python", python, *([] if build_packages else ["--no-build"])]
+        if not here and python_version != own_python_version():
             command += ["--python-version", python_version]
         _run(command, _what(requirements, "cannot be resolved"), given=told, folder=folder)
         return output.read_text().strip() + "\n"
@@ -106,7 +109,9 @@ def _run(
     interrupted: Callable[[], bool] = lambda: False,
 ) -> str:
     """Run uv and return what it writes; `folder` is where it runs: no project of the user's is near."""
-    command = [_uv(), *arguments, "--quiet", "--color", "never"]
+    # Quiet, it would not even say where an interpreter is.
+    quiet = [] if arguments[0] == "python" else ["--quiet"]
+    command = [_uv(), *arguments, *quiet, "--color", "never"]
     with tempfile.TemporaryFile() as asked:
         asked.write(given.encode())
         asked.seek(0)

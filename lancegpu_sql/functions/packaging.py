@@ -23,6 +23,9 @@ from lancegpu_sql.functions.payload import ModuleSource, Payload
 from lancegpu_sql.functions.pickling import pickled
 from lancegpu_sql.functions.signature import Signature
 
+TEXT_OF_MODULE = "__lancegpu_text__"
+"""In a module made of a text: that text."""
+
 
 def pack(
     target: Callable[..., Any], signature: Signature, *, name: str | None = None, python_version: str | None = None
@@ -52,8 +55,9 @@ def pack(
         It holds something that cannot be sent to another process, or is to run on another Python and has no source.
     """
     name = name or str(getattr(target, "__name__", "function"))
-    module = _module_source(target)
-    if python_version not in (None, own_python_version()) and (module is None or module.source is None):
+    is_foreign = python_version not in (None, own_python_version())
+    module = _text_source(target) or _module_source(target) if is_foreign else _module_source(target)
+    if is_foreign and (module is None or module.source is None):
         raise InvalidFunction(
             f"{name} is to run on Python {python_version}, and its code here is that of Python {own_python_version()}: it can "
             "go there as source only. Put it into a file and register that (db.register_file, lancegpu functions register), or "
@@ -73,6 +77,15 @@ def pack(
         sources=sources,
         pickled=pickle,
     ).to_bytes()
+
+
+def _text_source(target: Any) -> ModuleSource | None:
+    """Say what text defined a target, if one did that came with a statement."""
+    module = sys.modules.get(getattr(target, "__module__", None) or "")
+    text = getattr(module, TEXT_OF_MODULE, None)
+    if module is None or text is None:
+        return None
+    return ModuleSource(module.__name__, target.__qualname__, text, getattr(module, "__file__", None), is_package=False)
 
 
 def _module_source(target: Any) -> ModuleSource | None:

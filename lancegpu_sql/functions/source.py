@@ -19,6 +19,7 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import Definition, as_function
 from lancegpu_sql.functions.faults import described, summary
 from lancegpu_sql.functions.inspection import answer_with, asked
+from lancegpu_sql.functions.packaging import TEXT_OF_MODULE
 from lancegpu_sql.functions.shipped_module import show_source
 
 # Of all such texts, so that a Function's content does not depend on where it was written.
@@ -124,6 +125,8 @@ def _executed(name: str, source: str) -> ModuleType:
     path = f"<source of {name}>"
     show_source(path, source)
     module = ModuleType(_MODULE)
+    module.__file__ = path
+    setattr(module, TEXT_OF_MODULE, source)
     sys.modules[_MODULE] = module
     try:
         exec(compile(source, path, "exec", dont_inherit=True), vars(module))  # noqa: S102 - this process is for that

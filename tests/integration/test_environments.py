@@ -8,16 +8,19 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from skips import Skip
 from wheels import make_wheel
 
 from lancegpu_sql import Database, col, connect, function
-from lancegpu_sql.errors import Cancelled, EnvironmentFailed
+from lancegpu_sql.errors import Cancelled, EnvironmentFailed, InvalidFunction
 from lancegpu_sql.functions.environment import Environment, own_python_version
 from lancegpu_sql.functions.environment_store import EnvironmentStore
+from lancegpu_sql.functions.environment_uv import find_python
 
 NOWHERE = """
 gpu_classes:
@@ -200,3 +203,65 @@ def test_making_can_be_given_up(tmp_path: Path, greeting: Environment) -> None:
             store.make(greeting, lambda: True)
     finally:
         holder.communicate()
+
+
+# Another Python.
+
+
+def other_python() -> str | None:
+    """The minor version of another Python of this machine."""
+    for one in ("3.12", "3.13", "3.11"):
+        with suppress(EnvironmentFailed):
+            if one != own_python_version() and find_python(one):
+                return one
+    return None
+
+
+OTHER = other_python()
+needs_other_python = pytest.mark.skipif(OTHER is None, reason=Skip.NEEDS_PYTHON)
+
+WHICH = """
+import sys
+from lancegpu_sql import function
+
+def minor() -> str:
+    return "%d.%d" % sys.version_info[:2]
+
+@function(python_version="OTHER", pip=("lancegpu_greeting",))
+def which(name: str) -> str:
+    from lancegpu_greeting import WORD
+    return WORD + " from " + minor()
+"""
+
+
+@needs_other_python
+def test_a_function_of_a_file_runs_on_the_python_that_it_names(tmp_path: Path, db: Database) -> None:
+    (tmp_path / "which.py").write_text(WHICH.replace("OTHER", str(OTHER)))
+    (version,) = db.register_file(tmp_path / "which.py")
+    assert version.python_version == OTHER
+    assert db.sql("SELECT which(name) FROM people").fetchall() == [(f"hello from {OTHER}",)]
+
+
+@needs_other_python
+def test_a_function_of_a_text_runs_on_the_python_that_it_names(db: Database) -> None:
+    db.sql(
+        f"""CREATE FUNCTION which(name utf8) RETURNS utf8 LANGUAGE python WITH (python_version = '{OTHER}') AS $$
+        import sys
+        def which(name):
+            return "%d.%d" % sys.version_info[:2]
+        $$"""
+    )
+    assert db.sql("SELECT which(name) FROM people").fetchall() == [(OTHER,)]
+
+
+def test_code_without_source_goes_to_no_other_python(db: Database) -> None:
+    space = {"function": function}
+    exec("def shout(name: str) -> str:\n    return name.upper()", space)
+    with pytest.raises(InvalidFunction, match="as source only"):
+        db.create_function(space["shout"], python_version="3.99")
+
+
+def test_a_python_that_is_not_there_is_named_when_it_is_asked_for(tmp_path: Path, db: Database) -> None:
+    (tmp_path / "which.py").write_text(WHICH.replace("OTHER", "3.99"))
+    with pytest.raises(EnvironmentFailed, match=r"no Python 3\.99(?s:.)*uv python install 3\.99"):
+        db.register_file(tmp_path / "which.py")

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from lancegpu_sql.sql.names import quote
 
 # A name of a field, which may read like a type, or a type.
@@ -28,6 +30,12 @@ def carried(relation: Any) -> tuple[Any, Mapping[str, str]]:
     if not lost:
         return relation, {}
     return relation.project(_replaced({name: carrier_of(kind) for name, kind in lost.items()})), lost
+
+
+def rows_of(relation: Any) -> tuple[pa.Table, Mapping[str, str]]:
+    """All rows of a relation, in types that Arrow keeps, and the types of columns that had another."""
+    whole, kinds = carried(relation)
+    return whole.to_arrow_table(), kinds
 
 
 def restored(source: str, kinds: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ DuckDB looks at what a view calls when it is made, and a Function is known to it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.state import KeptText
@@ -27,27 +27,48 @@ def kept_text(write: Write, *, calls: bool, kept: Mapping[str, KeptText]) -> Kep
         Whether its text calls Functions.
     kept
         What is kept already, by folded name.
+    """
+    uses = calls or kept_used(write.text, kept, but=write.target)
+    if write.verb != "CREATE" or write.kind not in _KINDS or not uses:
+        return None
+    first = tokens_of(write.text)[3 if write.replaces else 1]
+    made = write.text[first.start :]
+    if write.if_not_exists:
+        made = f"{_KINDS[write.kind]} {write.text[_name_at(write) :]}"
+    return KeptText(_KINDS[write.kind], write.target[-1], f"CREATE OR REPLACE TEMP {made}")
+
+
+def _name_at(write: Write) -> int:
+    return tokens_of(write.text)[len(write.words)].start
+
+
+def is_there(write: Write, made: Collection[str], kept: Mapping[str, KeptText]) -> bool:
+    """Whether a CREATE has nothing to do: what it would make is there, and it says IF NOT EXISTS.
+
+    Parameters
+    ----------
+    made
+        The names of what DuckDB has of that kind, or of one that cannot be beside it.
+    kept
+        What is kept, by folded name.
 
     Raises
     ------
     InvalidQuery
-        A view or macro of that name is kept, and the statement does not say what is to become of it.
+        It is there, and the statement does not say what is to become of it.
     """
-    if (
-        write.verb != "CREATE"
-        or write.kind not in _KINDS
-        or not (calls or kept_used(write.text, kept, but=write.target))
-    ):
-        return None
     name = write.target[-1]
-    words = [token.text.upper() for token in tokens_of(write.text)[:5]]
-    replaces = words[1:3] == ["OR", "REPLACE"]
-    if fold(name) in kept and not replaces:
-        raise InvalidQuery(
-            f"There is a {kept[fold(name)].kind.lower()} {name!r} already: CREATE OR REPLACE replaces it."
-        )
-    first = tokens_of(write.text)[3 if replaces else 1]
-    return KeptText(_KINDS[write.kind], name, f"CREATE OR REPLACE TEMP {write.text[first.start :]}")
+    of_kind = kept.get(fold(name))
+    if of_kind is not None and of_kind.kind != write.keeps_as:
+        of_kind = None
+    if of_kind is None and fold(name) not in set(map(fold, made)):
+        return False
+    if write.if_not_exists:
+        return True
+    if not write.replaces:
+        kind = of_kind.kind.lower() if of_kind else "macro" if write.keeps_as == "MACRO" else "table or view"
+        raise InvalidQuery(f"There is a {kind} {name!r} already: CREATE OR REPLACE replaces it.", name=name)
+    return False
 
 
 def kept_used(text: str, kept: Mapping[str, KeptText], but: tuple[str, ...] = ()) -> list[KeptText]:

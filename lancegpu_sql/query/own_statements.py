@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.errors import InvalidQuery
+from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.function_query import FunctionQuery
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import signatures_of
-from lancegpu_sql.query.kept import kept_text, kept_used
+from lancegpu_sql.query.kept import is_there, kept_text, kept_used
 from lancegpu_sql.query.plain import PlainQueries
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.rules import check_statement, check_write, remembered_setting
@@ -22,8 +24,9 @@ from lancegpu_sql.sql.functions_in_text import TextCall, calls_in
 from lancegpu_sql.sql.inner_query import inner_query, with_column_names
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.places import query_error
-from lancegpu_sql.sql.statement import write_in
+from lancegpu_sql.sql.statement import Write, write_in
 from lancegpu_sql.sql.tokens import tokens_of
+from lancegpu_sql.sql.versions import with_version_names
 
 # What a statement returns that has nothing to tell.
 _NOTHING = pa.table({"Success": pa.array([], pa.bool_())})
@@ -66,20 +69,25 @@ class OwnStatements:
             It does not bind, or writes to one of the tables.
         """
         check_statement(kind, text)
+        text, _ = with_version_names(text)
         write = write_in(text)
         if write is not None:
             made = self._state.made()
             check_write(write, made=made, table=lambda name: self._tables.name_of(name, made))
+            if self._is_there(write):
+                return self._plain.fixed(_NOTHING)
             kept = kept_text(write, calls=bool(calls_in(text, signatures_of(self._known()))), kept=self._state.kept)
             if kept is not None:
-                return self._keep(replace(kept, text=_with_column_names(kept.text, None, describe)))
+                return self._keep(replace(kept, text=_with_column_names(kept.text, None, describe, kept.name)))
             text = write.text
             _check_calls(text, write.verb, calls_in(text, signatures_of(self._known())))
-            if write.verb == "DROP" and write.target and self._state.forget(write.target[-1]):
+            if write.verb == "DROP" and write.target and self._state.forget(write.keeps_as, write.target[-1]):
                 return self._plain.fixed(_NOTHING)
         rows = self._done(text, parameters, describe)
         if kind == "CREATE":
             self._state.note_made()
+        if write is not None and write.verb == "CREATE" and write.target:
+            self._state.forget(write.keeps_as, write.target[-1])
         name = remembered_setting(kind, text)
         if name is not None:
             self._state.note_setting(name, text)
@@ -95,17 +103,37 @@ class OwnStatements:
         with self._plain.reading(text, parameters, tables) as reading:
             return reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
 
+    def _is_there(self, write: Write) -> bool:
+        """Whether a CREATE has nothing to do, since what it would make is there."""
+        if write.verb != "CREATE" or not write.keeps_as or len(write.target) != 1:
+            return False
+        name = write.target[-1]
+        if write.keeps_as == "MACRO" and fold(name) in self._known():
+            raise InvalidQuery(
+                f"There is a Function {name!r} in the database, which a macro of that name would never be called for. Give "
+                "the macro another one.",
+                name=name,
+            )
+        if write.keeps_as == "MACRO":
+            made = self._state.made_macros()
+        else:
+            made = () if write.kind == "TABLE" else self._state.made()  # DuckDB knows what becomes of its own tables
+        return is_there(write, made, self._state.kept)
+
     def _keep(self, kept: KeptText) -> QueryResult:
         """Keep a view or macro whose text calls Functions, once DuckDB has made it for a moment."""
         assert self._functions is not None
         before = self._state.kept.get(fold(kept.name))
+        if kept.kind == "VIEW" and before is None:
+            with duckdb_errors():
+                self._state.remove_view(kept.name)
         self._state.keep(kept)
         try:
             probe = f"FROM {quote(kept.name)}" if kept.kind == "VIEW" else f"SELECT 1 /* {kept.name} */"
             tables = QueryTables(self._tables, self._state.made)
             FunctionQuery(probe, None, tables, self._state, self._known(), self._functions, also=kept.name).result()
         except BaseException:
-            self._state.forget(kept.name)
+            self._state.forget(kept.kind, kept.name)
             if before is not None:
                 self._state.keep(before)
             raise
@@ -135,9 +163,13 @@ def _check_calls(text: str, verb: str, calls: Sequence[TextCall]) -> None:
             )
 
 
-def _with_column_names(text: str, parameters: Any, describe: Describe) -> str:
-    """A statement whose query has the names of columns in it that DuckDB gives them as they are written."""
+def _with_column_names(text: str, parameters: Any, describe: Describe, name: str = "query") -> str:
+    """A statement whose query has the names of columns in it that DuckDB gives them as they are written.
+
+    `name` is what DuckDB calls the query by, should it later give other columns.
+    """
     span = inner_query(text)
     if span is None:
         return text
-    return with_column_names(text, span, [name for name, _ in describe(text[slice(*span)], parameters)])
+    columns = [column for column, _ in describe(text[slice(*span)], parameters)]
+    return with_column_names(text, span, columns, name)

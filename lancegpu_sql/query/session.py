@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidQuery
-from lancegpu_sql.query.engine import duckdb_errors
+from lancegpu_sql.query.carriers import rows_of
+from lancegpu_sql.query.engine import duckdb_errors, error_for
 from lancegpu_sql.query.function_query import FunctionQuery, read_tree
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import NeedsToRun, signatures_of
@@ -37,6 +38,9 @@ Parameters = Sequence[object] | Mapping[str, object]
 _READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
 # What they give is small, and holds names of columns.
 _ABOUT_A_QUERY = re.compile(r"\s*(DESCRIBE|SUMMARIZE|SHOW|DESC)\b", re.IGNORECASE)
+# DuckDB carries out what does so as it binds it, each time.
+_MOVES_A_SEQUENCE = re.compile(r"\b(nextval|setval)\s*\(", re.IGNORECASE)
+_EXPLAINS = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _FORMATS = frozenset({"text", "json"})
 _LISTS_TABLES = re.compile(r"\s*(SHOW\s+TABLES|SHOW|DESCRIBE|PRAGMA\s+show_tables)\s*;?\s*", re.IGNORECASE)
 # A function of one name may be several: of some only those that read the clock in another time zone are not the same.
@@ -104,13 +108,27 @@ class QuerySession:
             It does not parse or bind, or writes to one of the tables, which their methods do.
         """
         _check_parameters(parameters)
-        with duckdb_errors():
-            statements = self._state.engine.extract_statements(text)
+        statements = self._statements(text)
         if not statements:
             raise InvalidQuery("There is no statement to run.")
-        for statement in statements[:-1]:
-            self._one(statement.type.name, statement.query, None)
-        return self._one(statements[-1].type.name, statements[-1].query, parameters)
+        for kind, statement in statements[:-1]:
+            self._one(kind, statement, None)
+        return self._one(*statements[-1], parameters)
+
+    def _statements(self, text: str) -> list[tuple[str, str]]:
+        """The statements of a text, each with its kind, as DuckDB tells them apart."""
+        try:
+            found = self._state.engine.extract_statements(text)
+        except duckdb.ParserException as exc:
+            plain = _with_version_names(text)
+            if plain == text:
+                raise error_for(exc) from exc
+            try:
+                found = self._state.engine.extract_statements(plain)  # an alias may follow AT (VERSION => n) here
+            except duckdb.ParserException as other:
+                raise InvalidQuery(str(other).partition("\n")[0]) from other
+            return [(found[0].type.name, text)]
+        return [(statement.type.name, statement.query) for statement in found]
 
     def query(
         self,
@@ -155,9 +173,13 @@ class QuerySession:
             made = (self._state, known, self._functions)
             query = FunctionQuery(text, parameters, tables, *made, reads_all=self._reads_all)
             try:
-                return self._plain.fixed(*query.done()) if _ABOUT_A_QUERY.match(text) else query.result()
+                at_once = _ABOUT_A_QUERY.match(text) or _MOVES_A_SEQUENCE.search(text)
+                return self._plain.fixed(*query.done()) if at_once else query.result()
             except NeedsToRun:
                 return self._plain.fixed(*query.done())
+        if _MOVES_A_SEQUENCE.search(text):
+            with self._plain.reading(text, parameters, tables) as reading:
+                return self._plain.fixed(*reading.call(rows_of))
         return self._plain.result(lambda: self._plain.reading(text, parameters, tables))
 
     def run(self, text: str, parameters: Parameters | None = None) -> QueryResult:
@@ -236,11 +258,12 @@ class QuerySession:
     def _one(self, kind: str, text: str, parameters: Parameters | None) -> QueryResult:
         if _LISTS_TABLES.fullmatch(text):
             return self._list_tables()
-        if kind == "EXPLAIN" and self._functions is not None:
-            (statement,) = split(text)
-            if isinstance(statement, Explain) and self._own.calls_functions(statement.statement.text):
-                inner = statement.statement.text
-                return self.explain(inner, parameters, analyze=statement.analyze, form=statement.format)
+        explained = _explained(text) if kind == "EXPLAIN" else None
+        if explained is not None and self._own.calls_functions(explained.statement.text):
+            inner = explained.statement.text
+            return self.explain(inner, parameters, analyze=explained.analyze, form=explained.format)
+        if explained is not None:
+            text = _with_version_names(text)
         return self.query(text, parameters) if kind in _READS else self._own.run(kind, text, parameters, self.describe)
 
     def _known(self) -> Mapping[str, FunctionVersion]:
@@ -256,6 +279,21 @@ class QuerySession:
 
     def _cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return self._plain.cursor()
+
+
+def _explained(text: str) -> Explain | None:
+    """The statement that a text has explained; None for another text."""
+    statements = split(text) if _EXPLAINS.match(text) else []
+    return statements[0] if len(statements) == 1 and isinstance(statements[0], Explain) else None
+
+
+def _with_version_names(text: str) -> str:
+    """A text with a name for each table at a version, also where it has a query explained: to sqlglot that is one word."""
+    explained = _explained(text)
+    if explained is None:
+        return with_version_names(text)[0]
+    inner = explained.statement.text
+    return text.replace(inner, with_version_names(inner)[0])
 
 
 def _check_parameters(parameters: Parameters | None) -> None:

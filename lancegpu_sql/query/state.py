@@ -13,12 +13,14 @@ from typing import Protocol
 import duckdb
 
 from lancegpu_sql.query.engine import connect, new_cursor
-from lancegpu_sql.sql.names import fold
+from lancegpu_sql.sql.names import fold, quote
 
 _MADE_HERE = """
 SELECT table_name FROM duckdb_tables() WHERE database_name = 'memory'
 UNION ALL SELECT view_name FROM duckdb_views() WHERE database_name = 'memory' AND NOT internal
 """
+
+_MACROS = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE NOT internal AND function_type LIKE '%macro'"
 
 _END_SECONDS = 2.0
 """How long DuckDB may take to leave a reading that was cancelled, before the engine is closed all the same."""
@@ -104,6 +106,25 @@ class SessionState:
         with new_cursor(self.engine) as cursor:
             return (*kept, *(name for (name,) in cursor.execute(_MADE_HERE).fetchall()))
 
+    def made_macros(self) -> tuple[str, ...]:
+        """The names of the macros that DuckDB has of the user."""
+        if not self._made_something:
+            return ()
+        with new_cursor(self.engine) as cursor:
+            return tuple(name for (name,) in cursor.execute(_MACROS).fetchall())
+
+    def remove_view(self, name: str) -> None:
+        """Have DuckDB forget a view, if it has one of that name.
+
+        Raises
+        ------
+        duckdb.Error
+            It has a table of that name.
+        """
+        if self._made_something:
+            with new_cursor(self.engine) as cursor:
+                cursor.execute(f"DROP VIEW IF EXISTS memory.main.{quote(name)}")
+
     @property
     def kept(self) -> Mapping[str, KeptText]:
         """The views and macros whose text calls Functions, by folded name, in the order in which they were made."""
@@ -115,12 +136,14 @@ class SessionState:
             kept = {key: one for key, one in self._kept.items() if key != fold(text.name)}
             self._kept = kept | {fold(text.name): text}
 
-    def forget(self, name: str) -> bool:
-        """Forget one; False where there is none of that name."""
+    def forget(self, kind: str, name: str) -> bool:
+        """Forget one; False where there is none of that kind and name."""
         with self._lock:
-            found = fold(name) in self._kept
-            self._kept = {key: one for key, one in self._kept.items() if key != fold(name)}
-        return found
+            one = self._kept.get(fold(name))
+            if one is None or one.kind != kind:
+                return False
+            self._kept = {key: other for key, other in self._kept.items() if other is not one}
+        return True
 
     def close(self) -> None:
         """End what is being read, and the engine; what lived in the session is gone."""

@@ -18,6 +18,7 @@ from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.sql.statement import replace_tables
+from lancegpu_sql.sql.versions import version_named
 from lancegpu_sql.tables.naming import is_table_name, told_missing
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -170,7 +171,7 @@ class QueryTables:
             return None
         if not only_listed:
             check_distinct(snapshot.name, snapshot.schema)
-        key = (snapshot.name, snapshot.version if written in self._versions else None)
+        key = (snapshot.name, snapshot.version if self._version(written) else None)
         table = self._opened.get(key) or TableRelation(snapshot)
         self._opened[key] = table
         alike = next((other for other in self._found if fold(other) == fold(written)), None)
@@ -183,11 +184,16 @@ class QueryTables:
             self._found[other] = table
         return text
 
+    def _version(self, written: str) -> tuple[str, int] | None:
+        """The table and version that a name stands for, in the text or in a view that it reads."""
+        return self._versions.get(written) or version_named(written)
+
     def _snapshot(self, written: str, made: Sequence[str]) -> Snapshot | None:
-        if written not in self._versions:
+        named = self._version(written)
+        if named is None:
             latest = self._tables.latest(written, made)
             return latest and self._pinned.get(latest.name, latest)
-        name, version = self._versions[written]
+        name, version = named
         latest = self._tables.latest(name, ())
         if latest is None:
             raise self._tables.no_table(name)

@@ -25,10 +25,10 @@ def inner_query(text: str) -> tuple[int, int] | None:
     return None
 
 
-def with_column_names(text: str, span: tuple[int, int], names: Sequence[str]) -> str:
-    """A statement in which the columns of the query inside have these names."""
+def with_column_names(text: str, span: tuple[int, int], names: Sequence[str], name: str) -> str:
+    """A statement in which the query inside has a name, and its columns these."""
     start, end = span
-    named = f"FROM (\n{text[start:end]}\n) AS lancegpu_rows({', '.join(map(quote, names))})"
+    named = f"FROM (\n{text[start:end]}\n) AS {quote(name)}({', '.join(map(quote, names))})"
     return f"{text[:start]}{named}{text[end:]}"
 
 

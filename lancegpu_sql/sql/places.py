@@ -43,6 +43,11 @@ def place_of(text: str, offset: int) -> Place:
     return Place(text.count("\n", 0, offset) + 1, column + 1, f"{cut}\n{lead}^")
 
 
+def offset_of(text: str, place: Place) -> int:
+    """The offset of the character at a place."""
+    return sum(len(line) + 1 for line in text.split("\n")[: place.line - 1]) + place.column - 1
+
+
 def query_error(message: str, text: str, offset: int, **facts: Any) -> InvalidQuery:
     """An error that says where: with the attributes `line` and `column`, and the line and a caret in its message."""
     place = place_of(text, offset)

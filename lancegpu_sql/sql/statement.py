@@ -64,6 +64,33 @@ class Write:
     text: str
 
     @property
+    def words(self) -> list[str]:
+        """The words before the name, in capitals: ``CREATE``, ``OR``, ``REPLACE``, …"""
+        tokens = tokens_of(self.text)
+        name = next(
+            (at for at, token in enumerate(tokens) if self.target and token.text == self.target[0]), len(tokens)
+        )
+        return [token.text.upper() for token in tokens[:name]]
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it says ``OR REPLACE``."""
+        return self.words[1:3] == ["OR", "REPLACE"]
+
+    @property
+    def if_not_exists(self) -> bool:
+        """Whether it says ``IF NOT EXISTS``."""
+        return self.words[-3:] == ["IF", "NOT", "EXISTS"]
+
+    @property
+    def keeps_as(self) -> str:
+        """What the session knows it as: ``VIEW``, also of a table, which cannot be beside one, ``MACRO``, or nothing."""
+        words = set(self.words[1:])
+        if words & {"MACRO", "FUNCTION"}:
+            return "MACRO"
+        return "VIEW" if words & {"VIEW"} or (self.verb == "CREATE" and "TABLE" in words) else ""
+
+    @property
     def title(self) -> str:
         """The statement's name for people: ``CREATE TABLE``, ``INSERT``."""
         return f"{self.verb} {self.kind}" if self.verb in {"CREATE", "ALTER", "DROP"} else self.verb

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.places import query_error
 from lancegpu_sql.sql.tokens import Token, TokenType, is_name, tokens_of
 
+_NAMED = re.compile(r"(.+) \(version (\d{1,18})\)", re.DOTALL)
 # After these words a name is a table's; after any other word it is the alias of one.
 _BEFORE_TABLE = frozenset(
     {"FROM", "JOIN", "INTO", "USING", "DESCRIBE", "SUMMARIZE", "TABLE", "UPDATE", "PIVOT", "UNPIVOT"}
@@ -47,6 +49,12 @@ def with_version_names(text: str) -> tuple[str, dict[str, tuple[str, int]]]:
     for start, stop, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[stop:]
     return text, names
+
+
+def version_named(name: str) -> tuple[str, int] | None:
+    """The table and the version that a name of `with_version_names` stands for; None for another name."""
+    found = _NAMED.fullmatch(name)
+    return None if found is None else (found[1], int(found[2]))
 
 
 def _word(tokens: Sequence[Token], index: int) -> str:

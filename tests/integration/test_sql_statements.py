@@ -404,6 +404,43 @@ def test_what_duckdb_cannot_bind_is_told_at_its_place(db: lg.Database, text: str
     assert caught.value.message.endswith(f"\n{text}\n{caret}")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE other (id BIGINT, m MOOD)",
+        "CREATE TABLE other (s STRUCT(m MOOD))",
+        "ALTER TABLE docs ADD COLUMN m MOOD",
+        "ALTER TABLE docs ALTER id TYPE MOOD",
+    ],
+)
+def test_a_type_that_there_is_not_is_told_at_its_place(db: lg.Database, text: str):
+    with pytest.raises(InvalidQuery, match="MOOD does not exist") as caught:
+        db.sql(text)
+    assert caught.value.message.endswith(f"\n{text}\n{' ' * text.index('MOOD')}^")
+
+
+@pytest.mark.parametrize("condition", ["size(text) > 1", "nothing = 1", "id IN (FROM docs)", "id +"])
+def test_a_condition_that_no_refresh_can_have_is_told_at_its_place(db: lg.Database, condition: str):
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text))")
+    text = f"REFRESH COLUMN n ON docs WHERE {condition}"
+    with pytest.raises(InvalidQuery) as caught:
+        db.sql(text)
+    assert caught.value.message.endswith(f"\n{text}\n{' ' * text.index(condition)}^")
+
+
+def test_what_duckdb_cannot_parse_has_a_place_even_where_duckdb_tells_none(db: lg.Database):
+    with pytest.raises(ParseError, match="without selection list") as caught:
+        db.sql("FROM docs;\n SELECT FROM docs")
+    assert (caught.value.facts["line"], caught.value.facts["column"]) == (2, 2)
+
+
+@pytest.mark.parametrize("text", ["SHOW JOBS", "REFRESH COLUMN n ON docs", "DROP TABLE docs", "CREATE TABLE n (a INT)"])
+def test_values_for_a_statement_without_a_place_for_them_are_refused(db: lg.Database, text: str):
+    with pytest.raises(InvalidQuery, match="no place for them"):
+        db.sql(text, [1])
+    assert db.table_names() == ["docs"]
+
+
 def test_what_duckdb_cannot_bind_in_a_query_is_told_at_its_place(db: lg.Database):
     with pytest.raises(InvalidQuery, match=r"LINE 2:   nothing FROM docs\n          \^") as caught:
         db.sql("SELECT size(text),\n  nothing FROM docs")

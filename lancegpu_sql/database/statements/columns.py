@@ -8,16 +8,20 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.database.columns import add_columns, alter_column, columns_status, drop_columns
+from lancegpu_sql.database.query_runs import QueryRuns
 from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.errors import InvalidBinding, InvalidFunction, InvalidQuery
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.functions.binding import col
 from lancegpu_sql.functions.registry import get_function
+from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.readable import readable_type
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.request import RefreshOptions
-from lancegpu_sql.sql.names import choose, quote
+from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.names import choose
+from lancegpu_sql.sql.places import query_error
 from lancegpu_sql.sql.statements import model
 from lancegpu_sql.tables import reshaping
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -70,7 +74,7 @@ def add(context: Context, statement: model.AddColumn) -> QueryResult:
     """Add a plain column without values."""
     snapshot = context.snapshot(statement.table)
     if not _is_there(snapshot, statement.column, statement.if_not_exists):
-        reshaping.add_empty_column(snapshot, statement.column, _arrow_type(context, statement.type))
+        reshaping.add_empty_column(snapshot, statement.column, context.types([statement.type])[0])
     return context.done()
 
 
@@ -85,7 +89,7 @@ def set_function(context: Context, statement: model.SetColumnFunction) -> QueryR
 @of_own_table
 def set_type(context: Context, statement: model.SetColumnType) -> QueryResult:
     """Cast a column."""
-    _alter(context, statement.table, statement.column, data_type=_arrow_type(context, statement.type))
+    _alter(context, statement.table, statement.column, data_type=context.types([statement.type])[0])
     return context.done()
 
 
@@ -111,11 +115,27 @@ def refresh(context: Context, statement: model.RefreshColumn) -> QueryResult:
     snapshot = context.snapshot(statement.table)
     column = column_of(snapshot, statement.column)
     table = Table(context.services, snapshot.name)
-    if statement.wait:
-        result = table.refresh_column(column, statement.where, **options)
-        return context.rows(_REFRESHED, [result.model_dump()])
-    job = table.refresh_column(column, statement.where, wait=False, **options)
+    where_at = context.text_at + statement.text.find(statement.where or "")
+    _refuse_calls(context, statement.where, where_at)
+    try:
+        if statement.wait:
+            result = table.refresh_column(column, statement.where, **options)
+            return context.rows(_REFRESHED, [result.model_dump()])
+        job = table.refresh_column(column, statement.where, wait=False, **options)
+    except InvalidQuery as exc:
+        raise query_error(exc.message, context.text, where_at, **exc.facts) from exc.__cause__
     return context.rows(LEFT_TO_AGENTS, [{"job_id": job.id, "state": str(job.status())}])
+
+
+def _refuse_calls(context: Context, where: str | None, where_at: int) -> None:
+    """Refuse a condition that would need a Function to choose the rows that another is computed for."""
+    for call in calls_in(where or "", signatures_of(QueryRuns(context.services).known())):
+        raise query_error(
+            "The condition of a refresh calls no Functions: make a computed column of this one, refresh it first, and write "
+            "that column here.",
+            context.text,
+            where_at + call.start,
+        )
 
 
 def show_status(context: Context, statement: model.ShowColumnsStatus) -> QueryResult:
@@ -135,20 +155,12 @@ def _is_there(snapshot: Snapshot, column: str, if_not_exists: bool) -> bool:
     return if_not_exists and choose(column, snapshot.schema.names) is not None
 
 
-def _arrow_type(context: Context, written: str) -> pa.DataType:
-    """The Arrow type of one of DuckDB's."""
-    result = context.session.query(f"SELECT CAST(NULL AS {written}) AS {quote('value')} LIMIT 0")
-    if len(result.columns) != 1:
-        raise InvalidQuery(f"{written!r} is no type.")
-    return result.to_arrow().schema.field(0).type
-
-
 def _check_type(context: Context, column: str, written: str, output: pa.DataType) -> None:
     """Refuse a declared type that is not the Function's, in Arrow's words or in DuckDB's."""
     try:
         wanted = parse_type(written)
     except InvalidFunction:
-        wanted = _arrow_type(context, written)
+        wanted = context.types([written])[0]
     if not _alike(wanted, output):
         raise InvalidBinding(
             f"Column {column!r} is declared as {written}, but its Function gives {output}: leave the type out, or write that "

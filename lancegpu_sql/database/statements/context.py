@@ -17,7 +17,8 @@ from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import Parameters, QuerySession
-from lancegpu_sql.sql.names import choose, fold
+from lancegpu_sql.sql.names import choose, fold, quote
+from lancegpu_sql.sql.places import offset_of
 from lancegpu_sql.sql.statements.blame import told_of
 from lancegpu_sql.sql.statements.jobs import SHOWN
 from lancegpu_sql.sql.statements.model import Name, Options, Statement, Value
@@ -49,13 +50,16 @@ class Context:
     parameters: Parameters | None
     statement: Statement
 
+    @property
+    def text_at(self) -> int:
+        """Where the statement begins in the text."""
+        return offset_of(self.text, self.statement.place)
+
     # Names
 
     def is_ours(self, name: Name) -> bool:
         """Whether a table of this name is, or would be, the database's: neither the session's nor another database's."""
-        if len(name) > 1 and fold(name[0]) not in _OWN_CATALOGS:
-            return False
-        return all(fold(name[-1]) != fold(made) for made in self.session.made())
+        return is_own_name(name, self.session)
 
     def table_name(self, name: Name) -> str | None:
         """The table of the database that a name means, if there is one."""
@@ -96,7 +100,16 @@ class Context:
         """Run a query that is part of the statement, as written."""
         return self._told(text, lambda: self.session.query(text, self.parameters))
 
-    def _told(self, text: str, ask: Callable[[], QueryResult]) -> QueryResult:
+    def types(self, written: Sequence[str]) -> list[pa.DataType]:
+        """The Arrow types of some of DuckDB's, as they stand in the statement."""
+        values = ",\n".join(f"CAST(NULL AS {kind}) AS {quote(f'value {at}')}" for at, kind in enumerate(written))
+        query = f"SELECT {values} LIMIT 0"
+        result = self._told(query, lambda: self.session.query(query), parts=written)
+        if len(result.columns) != len(written):
+            raise InvalidQuery(f"This is no type: {', '.join(written)}.")
+        return list(result.to_arrow().schema.types)
+
+    def _told(self, text: str, ask: Callable[[], QueryResult], parts: Sequence[str] = ()) -> QueryResult:
         try:
             return ask()
         except InvalidQuery as exc:
@@ -104,7 +117,7 @@ class Context:
                 raise InvalidQuery(
                     f"{exc.message} SHOW is also for {', '.join(SHOWN)}.", **exc.facts
                 ) from exc.__cause__
-            raise told_of(exc, text, self.statement, self.text, parts=(text,)) from exc.__cause__
+            raise told_of(exc, text, self.statement, self.text, parts=parts or (text,)) from exc.__cause__
 
     def column_types(self, snapshot: Snapshot) -> dict[str, str | None]:
         """DuckDB's type of each column that a statement may write; None where Arrow knows better."""
@@ -130,6 +143,13 @@ class Context:
     def rows(self, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> QueryResult:
         """Rows as a result."""
         return self.session.fixed(pa.Table.from_pylist(list(rows), schema=schema))
+
+
+def is_own_name(name: Name, session: QuerySession) -> bool:
+    """Whether a table of this name is, or would be, the database's: neither the session's nor another database's."""
+    if len(name) > 1 and fold(name[0]) not in _OWN_CATALOGS:
+        return False
+    return all(fold(name[-1]) != fold(made) for made in session.made())
 
 
 class _OfTable(Protocol):

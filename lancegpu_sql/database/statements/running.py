@@ -8,7 +8,7 @@ from typing import Any
 
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.statements import changing, columns, functions, jobs, maintenance, schedules, tables, views
-from lancegpu_sql.database.statements.context import Context
+from lancegpu_sql.database.statements.context import Context, is_own_name
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import Parameters, QuerySession
@@ -35,7 +35,7 @@ def run_each(
     ParseError
         A statement is not understood; nothing was run.
     """
-    statements = split(text)
+    statements = split(text, lambda name: not is_own_name(name, session))
     if not statements:
         raise InvalidQuery("There is no statement to run.")
     return _each(services, session, text, parameters, statements)
@@ -62,6 +62,11 @@ def _each(
 
 def carry_out(context: Context) -> QueryResult:
     """Carry one statement out."""
+    if context.parameters and not isinstance(context.statement, _TAKES_VALUES):
+        raise InvalidQuery(
+            "Values were given as parameters, and this statement has no place for them: they stand for ?, $1 or $name in "
+            "queries, INSERT, UPDATE, DELETE, MERGE and CREATE TABLE AS."
+        )
     return _CARRIED[type(context.statement)](context, context.statement)
 
 
@@ -89,6 +94,17 @@ def _transaction(context: Context, statement: model.Transaction) -> QueryResult:
     )
 
 
+_TAKES_VALUES = (
+    model.Query
+    | model.Engine
+    | model.Describe
+    | model.Explain
+    | model.Insert
+    | model.CreateTableAs
+    | model.Update
+    | model.Delete
+    | model.Merge
+)
 _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.Query: _query,
     model.Engine: _query,

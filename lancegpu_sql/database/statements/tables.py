@@ -13,7 +13,6 @@ from lancegpu_sql.errors import AlreadyExists, InvalidData, InvalidQuery, TableN
 from lancegpu_sql.query.casting import cast_rows
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.target import proofs_of_table
-from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.statements import model
 from lancegpu_sql.tables import changes
 from lancegpu_sql.tables.fitting import refuse_computed
@@ -38,10 +37,10 @@ def create(context: Context, statement: model.CreateTable) -> QueryResult:
     """Make an empty table."""
     mode = _mode(context, statement)
     if mode is not None:
-        columns = ", ".join(f"CAST(NULL AS {each.type}) AS {quote(each.name)}" for each in statement.columns)
-        found = context.session.query(f"SELECT {columns} LIMIT 0").to_arrow().schema
-        nullable = [each.nullable for each in statement.columns]
-        schema = pa.schema([_stored(field).with_nullable(empty) for field, empty in zip(found, nullable, strict=True)])
+        kinds = context.types([each.type for each in statement.columns])
+        schema = pa.schema(
+            [pa.field(each.name, kind, each.nullable) for each, kind in zip(statement.columns, kinds, strict=True)]
+        )
         _create(context, statement.table, schema.empty_table().to_reader(), mode)
     return context.done()
 

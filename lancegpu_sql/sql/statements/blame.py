@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
-from lancegpu_sql.sql.places import Place, query_error
+from lancegpu_sql.sql.places import offset_of, query_error
 from lancegpu_sql.sql.statements.changes import ROW_COLUMNS
 from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import Statement
@@ -39,6 +39,8 @@ def told_of(
     """
     message = _without_row_columns(error.message)
     place = _PLACE.search(message)
+    if place is None and message.startswith(_PARSER):
+        return fault(whole, offset_of(whole, statement.place), message.removeprefix(_PARSER).strip().rstrip("."))
     if place is None:
         return error if message == error.message else InvalidQuery(message, **error.facts)
     said = message[: place.start()].rstrip()
@@ -48,14 +50,10 @@ def told_of(
     if found is None:
         return error if query == statement.text else InvalidQuery(said, **error.facts)
     start, is_end = found
-    at = _offset_of(whole, statement.place) + _before_numbering(statement.text, text, start)
+    at = offset_of(whole, statement.place) + _before_numbering(statement.text, text, start)
     if said.startswith(_PARSER):
         return fault(whole, at, "This expression is not complete" if is_end else said.removeprefix(_PARSER))
     return error if query == statement.text else query_error(said, whole, at, **error.facts)
-
-
-def _offset_of(text: str, place: Place) -> int:
-    return sum(len(line) + 1 for line in text.split("\n")[: place.line - 1]) + place.column - 1
 
 
 def _before_numbering(original: str, numbered: str, at: int) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import pyarrow as pa
+
 from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.arrow_types import format_type, parse_type
 from lancegpu_sql.sql.statements.model import (
@@ -18,6 +22,8 @@ from lancegpu_sql.sql.statements.reader import Reader
 from lancegpu_sql.sql.statements.scanner import Kind
 
 _AFTER_TYPE = frozenset({"NOT", "NULL", "LANGUAGE", "AS", "WITH", "RETURNS", "DEFAULT"})
+# What stands between square brackets, a field's name, or (the group) a word of a type.
+_WORDS = re.compile(r'\[[^\]]*\]|"[^"]*"|\w+(?=\s*:)|([A-Za-z_]\w*)')
 _CLAUSES = ("RETURNS", "LANGUAGE", "AS", "WITH")
 
 
@@ -146,11 +152,19 @@ def arrow_type(reader: Reader) -> str:
     if not written:
         reader.refuse(expected="an Arrow type, such as utf8, int64 or list<float32>")
     try:
-        return format_type(parse_type(written))
+        return format_type(_type_of(written))
     except InvalidFunction as exc:
         reader.refuse_word(word, exc.message.rstrip("."))
     except RecursionError:
         reader.refuse_word(word, "This type is nested too deeply")
+
+
+def _type_of(written: str) -> pa.DataType:
+    """The type of a text; SQL does not tell words apart by their case, as long as they name no field and no time zone."""
+    try:
+        return parse_type(written)
+    except InvalidFunction:
+        return parse_type(_WORDS.sub(lambda found: found[0] if found[1] is None else found[0].lower(), written))
 
 
 def _language(reader: Reader) -> None:

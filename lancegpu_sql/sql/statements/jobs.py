@@ -51,7 +51,9 @@ def refresh(reader: Reader) -> Statement:
     table = reader.dotted_name(_TABLE)
     where = None
     if reader.accept("WHERE"):
+        first = reader.at
         where = reader.text_until(lambda: reader.sees("WITH"), "a condition")
+        _refuse_parameters(reader, first)
     elif not (reader.ended or reader.sees("WITH")):
         reader.refuse(expected=("WHERE", "WITH", "the end of the statement"))
     given = options(reader)
@@ -69,6 +71,16 @@ def refresh(reader: Reader) -> Statement:
         options=rest,
         wait=wait,
     )
+
+
+def _refuse_parameters(reader: Reader, first: int) -> None:
+    """Refuse values that are given beside the text: the job that is made of it is carried out later, without them."""
+    end = reader.at
+    reader.go_to(first)
+    while reader.at < end:
+        if reader.peek().kind is Kind.PARAMETER:
+            reader.refuse("The condition of a refresh stands in its job as it is written", expected="the value itself")
+        reader.take()
 
 
 def show(reader: Reader) -> Statement | None:

@@ -26,12 +26,18 @@ class Reader:
         The whole text that the statement stands in.
     words
         The statement's own, ending with one of kind END.
+
+    Attributes
+    ----------
+    table
+        The table that the statement writes to, once its name is read; None before, and where there is none.
     """
 
     def __init__(self, text: str, words: Sequence[Word]) -> None:
         self.whole = text
         self._words = words
         self._at = 0
+        self.table: tuple[str, ...] | None = None
 
     @property
     def start(self) -> Place:
@@ -131,6 +137,11 @@ class Reader:
             parts.append(self.name(what))
         return tuple(parts)
 
+    def table_name(self) -> tuple[str, ...]:
+        """Take the name of the table that the statement writes to."""
+        self.table = self.dotted_name("the name of a table")
+        return self.table
+
     def string(self, what: str) -> str:
         """Take a string in quotes or between dollar signs."""
         if self.peek().kind not in (Kind.STRING, Kind.BODY):
@@ -148,10 +159,10 @@ class Reader:
         return int(word.value)
 
     def list_of(self, item: Callable[[], T]) -> list[T]:
-        """Take items between brackets, with commas between them."""
+        """Take items between brackets, with commas between them, and perhaps, as in DuckDB, after the last."""
         self.sign("(")
         items = [item()]
-        while self.accept_sign(","):
+        while self.accept_sign(",") and not self.sees_sign(")"):
             items.append(item())
         if not self.accept_sign(")"):
             self.refuse(expected=(",", ")"))

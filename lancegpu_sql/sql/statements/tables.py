@@ -36,14 +36,13 @@ _CONSTRAINTS = (
     "AS",
 )
 _AFTER_TYPE = frozenset({"NOT", "NULL", "USING", *_CONSTRAINTS})
-_TABLE = "the name of a table"
 _COLUMN = "the name of a column"
 
 
 def create_table(reader: Reader, *, replace: bool) -> Statement:
     """Read what follows CREATE [OR REPLACE] TABLE."""
     if_not_exists = reader.accept("IF", "NOT", "EXISTS")
-    table = reader.dotted_name(_TABLE)
+    table = reader.table_name()
     names: tuple[str, ...] = ()
     if not reader.sees("AS"):
         if not reader.sees_sign("("):
@@ -93,7 +92,7 @@ def query_with_data(reader: Reader) -> tuple[str, bool]:
 def drop_table(reader: Reader) -> Statement:
     """Read what follows DROP TABLE."""
     if_exists = reader.accept("IF", "EXISTS")
-    table = reader.dotted_name(_TABLE)
+    table = reader.table_name()
     reader.accept("RESTRICT")
     if reader.sees("CASCADE"):
         reader.refuse("Nothing depends on a table that CASCADE could drop", expected="the end of the statement")
@@ -103,9 +102,11 @@ def drop_table(reader: Reader) -> Statement:
 
 def alter_table(reader: Reader) -> Statement:
     """Read what follows ALTER TABLE."""
-    if reader.sees("IF", "EXISTS"):
-        reader.refuse("ALTER TABLE needs a table that exists", expected=_TABLE)
-    table = reader.dotted_name(_TABLE)
+    word = reader.peek()
+    if_exists = reader.accept("IF", "EXISTS")
+    table = reader.table_name()
+    if if_exists:
+        reader.refuse_word(word, "ALTER TABLE needs a table that exists", expected="the name of a table")
     what = reader.one_of("ADD", "ALTER", "DROP", "RENAME")
     if what == "RENAME" and reader.sees("TO"):
         reader.refuse(

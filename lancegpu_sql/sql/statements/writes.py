@@ -7,17 +7,19 @@ from collections.abc import Callable
 from lancegpu_sql.sql.statements.model import Assignment, Delete, Insert, Merge, MergeAction, Statement, Update
 from lancegpu_sql.sql.statements.reader import Reader
 
-_TABLE = "the name of a table"
 _COLUMN = "the name of a column"
+_NO_KEYS = "A table has no keys that rows could be in conflict over: write MERGE INTO"
 _NO_RETURNING = "A statement that writes returns the number of rows: ask for them afterwards, by a query"
 
 
 def insert(reader: Reader, with_list: str) -> Statement:
     """Read what follows INSERT."""
-    if reader.accept("OR"):
-        reader.refuse("A table has no keys that rows could be in conflict over: write MERGE INTO", expected="INTO")
+    word = reader.peek(1)
+    replaces = reader.accept("OR", "REPLACE") or reader.accept("OR", "IGNORE")
     reader.keywords("INTO")
-    table = reader.dotted_name(_TABLE)
+    table = reader.table_name()
+    if replaces:
+        reader.refuse_word(word, _NO_KEYS, expected="INTO")
     if reader.accept("AS"):
         reader.name("another name for the table")
     columns: tuple[str, ...] = ()
@@ -34,7 +36,7 @@ def insert(reader: Reader, with_list: str) -> Statement:
         reader.text_until(lambda: reader.sees("RETURNING") or reader.sees("ON", "CONFLICT"), "a query, or VALUES (…)")
         query = with_parts(with_list, reader.text_with_defaults(first, reader.at))
     if reader.sees("ON", "CONFLICT"):
-        reader.refuse("A table has no keys that rows could be in conflict over: write MERGE INTO")
+        reader.refuse(_NO_KEYS)
     _end(reader)
     return Insert(text=reader.text, place=reader.start, table=table, columns=columns, by_name=by_name, query=query)
 
@@ -78,7 +80,7 @@ def delete(reader: Reader, with_list: str) -> Statement:
 def truncate(reader: Reader) -> Statement:
     """Read what follows TRUNCATE."""
     reader.accept("TABLE")
-    table = reader.dotted_name(_TABLE)
+    table = reader.table_name()
     reader.end()
     return Delete(text=reader.text, place=reader.start, table=table, alias=None, with_list="", sources=None, where=None)
 
@@ -128,7 +130,7 @@ def with_parts(with_list: str, query: str) -> str:
 
 
 def _target(reader: Reader, *after: str) -> tuple[tuple[str, ...], str | None]:
-    table = reader.dotted_name(_TABLE)
+    table = reader.table_name()
     if reader.accept("AS"):
         return table, reader.name("another name for the table")
     if reader.peek().is_name and reader.peek().folded not in after:

@@ -29,6 +29,6 @@ def test_its_columns_are_given_names():
     text = "COPY (SELECT a -- all\n) TO 'f'"
     span = inner_query(text)
     assert span is not None
-    assert with_column_names(text, span, ['x "y"']) == (
-        'COPY (FROM (\nSELECT a -- all\n\n) AS lancegpu_rows("x ""y""")) TO \'f\''
+    assert with_column_names(text, span, ['x "y"'], "query") == (
+        'COPY (FROM (\nSELECT a -- all\n\n) AS "query"("x ""y""")) TO \'f\''
     )

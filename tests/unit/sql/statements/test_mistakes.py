@@ -61,6 +61,7 @@ def test_a_keyword_that_was_nearly_written_is_suggested(text: str, meant: str):
         ("CREATE FUNCTION f()", 1, 18, "(name type, …)"),
         ("CREATE FUNCTION f(x utf8) RETURNS utf8", 1, 39, "LANGUAGE …"),
         ("DROP FUNCTION f VERSION x", 1, 25, "the number of a version"),
+        ("REFRESH COLUMN c ON t WHERE a > ?", 1, 33, "the value itself"),
         ("UPDATE t SET a = (1", 1, 18, ")"),
         ("UPDATE t SET a = ", 1, 17, "an expression"),
         ("DELETE FROM t WHERE CASE WHEN 1", 1, 21, "END"),
@@ -83,6 +84,7 @@ def test_what_was_expected_is_said_with_the_place(text: str, line: int, column: 
     ("text", "told"),
     [
         ("CREATE FUNCTION f(x varchar) RETURNS utf8", "'varchar' is no Arrow type: write 'utf8'"),
+        ("CREATE FUNCTION f(x BIGINT) RETURNS utf8", "is no Arrow type: write 'int64'"),
         ("CREATE FUNCTION f(x utf8, x utf8)", "two parameters 'x'"),
         ("CREATE FUNCTION f(x utf8) RETURNS utf8 LANGUAGE sql AS ''", "not in 'sql'"),
         ("CREATE TEMP FUNCTION f(x utf8) RETURNS utf8 LANGUAGE python AS ''", "never temporary"),

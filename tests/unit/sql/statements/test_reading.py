@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sql_corpus import CORPUS
 
+from lancegpu_sql.errors import ParseError
 from lancegpu_sql.sql.statements import model, split
 
 
@@ -39,6 +40,25 @@ def test_a_statement_alone_is_what_it_was_among_others(file: Path):
 def test_semicolons_in_strings_bodies_names_and_comments_end_nothing():
     texts = ["SELECT ';', $$;$$, $a$;$$;$a$, \";\" -- ;\n/* ; /* ; */ ; */, E'\\';'", "FROM t"]
     assert [statement.text for statement in split(";;".join(texts) + ";\n")] == texts
+
+
+def test_types_are_read_whatever_their_case_and_fields_and_zones_are_left_as_they_are():
+    text = "CREATE FUNCTION f(a Utf8, b LIST<Struct<Lo: INT64, \"Hi\": Bool>>) RETURNS TIMESTAMP[us, Europe/Paris] LANGUAGE {} ''"
+    made = one(text.format("PYTHON AS"))
+    assert [each.type for each in made.parameters] == ["utf8", "list<struct<Lo: int64, Hi: bool>>"]
+    assert made.output_type == "timestamp[us, Europe/Paris]"
+
+
+def test_a_comma_may_end_a_list():
+    assert one("CREATE TABLE t (a INT, b INT,)").columns == one("CREATE TABLE t (a INT, b INT)").columns
+
+
+def test_what_is_not_understood_of_a_table_of_duckdbs_is_left_to_duckdb():
+    text = "ALTER TABLE x.t RENAME TO u"
+    with pytest.raises(ParseError):
+        split(text)
+    (left,) = split(text, lambda name: name == ("x", "t"))
+    assert isinstance(left, model.Engine)
 
 
 def test_a_statement_knows_where_it_begins():

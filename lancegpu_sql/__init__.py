@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lancegpu_sql import errors
 from lancegpu_sql.functions.binding import col
 from lancegpu_sql.functions.decorator import function
+from lancegpu_sql.imports import undisturbed
 from lancegpu_sql.version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ _LATER = {
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+        with undisturbed():
+            return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

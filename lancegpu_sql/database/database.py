@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
 from lancegpu_sql.database import arguments, functions, gpu_classes, schedules, views
-from lancegpu_sql.database.agent import run_agent
 from lancegpu_sql.database.expected import ExpectedWorkers
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
@@ -605,6 +604,9 @@ class Database:
         InvalidInput
             It cannot listen there.
         """
+        # Loaded where an agent runs: it serves pages and calls hooks.
+        from lancegpu_sql.database.agent import run_agent
+
         run_agent(
             self._services,
             host=host,

@@ -57,6 +57,39 @@ def test_opening_a_database_loads_neither_lance_nor_an_engine(tmp_path: Path) ->
     assert NOT_BEFORE_A_QUERY & set(ran.stdout.split()) == set()
 
 
+COLLECTIONS = """
+import gc
+def made(): return [each["collections"] for each in gc.get_stats()][1:]
+import lancegpu_sql as lg
+before = made()
+lg.connect
+assert gc.isenabled()
+assert made() == before
+"""
+
+
+def test_the_collector_of_cycles_rests_while_much_is_imported() -> None:
+    subprocess.run([sys.executable, "-c", COLLECTIONS], check=True)
+
+
+FROZEN = """
+import gc
+import lancegpu_sql as lg
+gc.freeze()
+gc.disable()
+frozen = gc.get_freeze_count()
+lg.connect
+assert not gc.isenabled()
+gc.enable()
+lg.attach
+assert gc.get_freeze_count() >= frozen - 100  # what is let go of meanwhile
+"""
+
+
+def test_a_collector_that_its_user_set_otherwise_stays_so() -> None:
+    subprocess.run([sys.executable, "-c", FROZEN], check=True)
+
+
 def test_public_names_are_sorted_and_there() -> None:
     assert lg.__all__ == sorted(lg.__all__)
     assert set(lg.__all__) <= set(dir(lg))

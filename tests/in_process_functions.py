@@ -24,7 +24,7 @@ from lancegpu_sql.functions.faults import UserCodeError
 from lancegpu_sql.functions.loading import LoadedFunction, load
 from lancegpu_sql.query.bound import bound_values, name_called
 from lancegpu_sql.query.explained import Place
-from lancegpu_sql.query.proved import Stored
+from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.sql.call_reader import with_values
 from lancegpu_sql.sql.names import fold

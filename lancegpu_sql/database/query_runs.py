@@ -14,7 +14,6 @@ from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.apply.watch import WorkerTimings
 from lancegpu_sql.catalog.models import FunctionVersion, JobRecord
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.database.stored_columns import stored_columns
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.jobs.context import JobContext
@@ -24,11 +23,12 @@ from lancegpu_sql.placement.request import PlacementEvent, Ready
 from lancegpu_sql.query.bound import bound_values, name_called
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import OnError
-from lancegpu_sql.query.proved import Stored
+from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.need import apply_options, gpu_classes_for, query_need
 from lancegpu_sql.refresh.report import Report
 from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.stored_columns import stored_columns
 from lancegpu_sql.sql.call_reader import with_values
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables.snapshot import Snapshot

@@ -11,7 +11,7 @@ import pyarrow as pa
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.query.explained import Place
-from lancegpu_sql.query.proved import Stored
+from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.tables.snapshot import Snapshot
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lancegpu_sql.apply.digest import row_digests, to_array
+from lancegpu_sql.query.proof import Proof, proof_fields
 from lancegpu_sql.query.readable import to_readable
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.tables.naming import ROW_ID
@@ -36,41 +38,68 @@ class PickedRows(TableRelation):
         Its key: of two values of `DIGEST` that are equal, these columns and the key were.
     ids
         The rows, by their ids in ascending order; None for all.
+    proofs, added
+        Further columns, behind those: as of `lancegpu_sql.query.proved.ProvedRelation`.
     """
 
-    def __init__(self, snapshot: Snapshot, reads: Sequence[str], key: bytes, ids: Numbers | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        reads: Sequence[str],
+        key: bytes,
+        ids: Numbers | None = None,
+        proofs: Mapping[str, Proof] = MappingProxyType({}),
+        added: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(snapshot)
         self._reads = list(reads)
         self._key = key
         self._ids = ids
+        self._proofs = proofs
+        self._added = added
         own = [pa.field(SOURCE_ROW, pa.uint64(), nullable=False), pa.field(DIGEST, pa.binary(), nullable=False)]
+        own += proof_fields(snapshot, proofs, added)
+        self._own = {field.name for field in own}
         self._schema = pa.schema([*self._schema, *own])
 
+    def proving(self, proofs: Mapping[str, Proof], added: Mapping[str, str]) -> PickedRows:
+        """Return the same rows, of which each says whether computed columns are current in it."""
+        return PickedRows(self.snapshot, self._reads, self._key, self._ids, proofs, added)
+
     def _filtered_by_lance(self, names: Sequence[str], condition: Any) -> pa.RecordBatchReader | None:
-        if self._ids is not None or not set(names).isdisjoint((SOURCE_ROW, DIGEST)):
+        if self._ids is not None or not self._own.isdisjoint(names):
             return None
         return super()._filtered_by_lance(names, condition)
 
     def _reader(self, names: Sequence[str], condition: Any = None) -> pa.RecordBatchReader:
-        if condition is not None or (self._ids is None and set(names).isdisjoint((SOURCE_ROW, DIGEST))):
+        if condition is not None or (self._ids is None and self._own.isdisjoint(names)):
             return super()._reader(names, condition)
         schema = pa.schema([self._schema.field(name) for name in names])
         return pa.RecordBatchReader.from_batches(schema, self._batches(list(names), schema))
 
     def _batches(self, names: list[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        digested = self._reads if DIGEST in names else []
-        stored = list(dict.fromkeys([*(name for name in names if name not in (SOURCE_ROW, DIGEST)), *digested]))
-        for batch in self._stored_batches(stored):
-            columns = []
-            for name in names:
-                if name == SOURCE_ROW:
-                    columns.append(batch.column(ROW_ID))
-                elif name == DIGEST:
-                    columns.append(source_digests(batch, self._reads, self._key).cast(pa.binary()))
-                else:
-                    columns.append(batch.column(name))
+        needed = [column for name in names for column in self._needed(name)]
+        for batch in self._stored_batches(list(dict.fromkeys(needed))):
+            columns = [self._column(name, batch) for name in names]
             fields = [pa.field(name, column.type) for name, column in zip(names, columns, strict=True)]
             yield to_readable(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), schema)
+
+    def _needed(self, name: str) -> Sequence[str]:
+        """The stored columns of which a column is made."""
+        if name == SOURCE_ROW:
+            return ()
+        if name == DIGEST:
+            return self._reads
+        return self._proofs[name].reads if name in self._proofs else (self._added.get(name, name),)
+
+    def _column(self, name: str, batch: pa.RecordBatch) -> pa.Array:
+        if name == SOURCE_ROW:
+            return batch.column(ROW_ID)
+        if name == DIGEST:
+            return source_digests(batch, self._reads, self._key).cast(pa.binary())
+        if name in self._proofs:
+            return self._proofs[name].current(batch)
+        return batch.column(self._added.get(name, name))
 
     def _stored_batches(self, stored: list[str]) -> Iterator[pa.RecordBatch]:
         if self._ids is None:

@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
 
+from lancegpu_sql.query.picked import PickedRows
+from lancegpu_sql.query.proof import Proof, Stored, proof_fields
 from lancegpu_sql.query.readable import to_readable
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.tables.naming import is_blob
-
-
-@dataclass(frozen=True)
-class Proof:
-    """How to tell in which rows the value of a computed column is current.
-
-    Attributes
-    ----------
-    reads
-        The columns that tell, hidden ones too.
-    doubtful
-        The ids of the fragments in which not every row is known to be current.
-    current
-        Tells of each row of a batch with those columns.
-    """
-
-    reads: tuple[str, ...]
-    doubtful: frozenset[int]
-    current: Callable[[pa.RecordBatch], pa.Array]
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A computed column that may be read instead of calling its Function.
-
-    `proof` is None where all its rows are current, or where it cannot be told which are.
-    """
-
-    column: StoredColumn
-    proof: Proof | None = None
 
 
 class ProvedRelation(TableRelation):
@@ -57,19 +29,22 @@ class ProvedRelation(TableRelation):
         The table.
     proofs
         By the names of those columns, which no column of the table has.
+    added
+        Computed columns that the table's users do not see, by the names that they have here.
     """
 
-    def __init__(self, table: TableRelation, proofs: Mapping[str, Proof]) -> None:
+    def __init__(self, table: TableRelation, proofs: Mapping[str, Proof], added: Mapping[str, str]) -> None:
         super().__init__(table.snapshot, table.row_columns)
         self._proofs = proofs
+        self._added = added
         # Lance carries out no condition on them, for it does not know them.
-        self._schema = pa.schema([*self._schema, *(pa.field(name, pa.bool_(), nullable=False) for name in proofs)])
+        self._schema = pa.schema([*self._schema, *proof_fields(table.snapshot, proofs, added)])
 
     def _reader(self, names: Sequence[str], condition: Any = None) -> pa.RecordBatchReader:
         asked = {name: self._proofs[name] for name in names if name in self._proofs}
-        if not asked:
+        if not asked and self._added.keys().isdisjoint(names):
             return super()._reader(names, condition)
-        plain = [name for name in names if name not in asked]
+        plain = {name: self._added.get(name, name) for name in names if name not in asked}
         runs = [_Run(asked, plain, fragments) for fragments in self._runs(asked)]
         scanners = [self._scanner(run.columns, condition, run.fragments) for run in runs]
         first = [scanner.to_reader() for scanner in scanners[:1]]  # a condition that Lance refuses is refused here
@@ -97,12 +72,13 @@ class ProvedRelation(TableRelation):
 class _Run:
     """Fragments one after the other, all in doubt or none, and what of them is read."""
 
-    def __init__(self, asked: Mapping[str, Proof], plain: Sequence[str], fragments: Sequence[int]) -> None:
+    def __init__(self, asked: Mapping[str, Proof], plain: Mapping[str, str], fragments: Sequence[int]) -> None:
         self.fragments = fragments
         self._asked = asked
+        self._plain = plain
         self._told = {name: proof for name, proof in asked.items() if not proof.doubtful.isdisjoint(fragments)}
         read = (column for proof in self._told.values() for column in proof.reads)
-        self.columns = list(dict.fromkeys([*plain, *read]))
+        self.columns = list(dict.fromkeys([*plain.values(), *read]))
 
     def shown(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """What was read, with what it tells, under types that DuckDB reads."""
@@ -111,13 +87,13 @@ class _Run:
 
     def _column(self, name: str, batch: pa.RecordBatch) -> pa.Array:
         if name not in self._asked:
-            return batch.column(name)
+            return batch.column(self._plain[name])
         return self._told[name].current(batch) if name in self._told else pa.repeat(True, batch.num_rows)
 
 
 def proved(
     name: str, table: TableRelation, stored: Sequence[Stored], taken: Sequence[str]
-) -> tuple[list[StoredColumn], str, ProvedRelation | None]:
+) -> tuple[list[StoredColumn], str, TableRelation | None]:
     """The computed columns of a table as the planner sees them, and the relation that proves those in doubt.
 
     Parameters
@@ -138,14 +114,32 @@ def proved(
     used = {fold(column) for column in table.schema.names}
     columns: list[StoredColumn] = []
     proofs: dict[str, Proof] = {}
+    added: dict[str, str] = {}
     for one in stored:
-        column = one.column
-        if one.proof is not None and not column.fully_fresh:
-            proof = f"{column.column} is current"
-            while fold(proof) in used:
-                proof += "+"
-            used.add(fold(proof))
+        column, seen = one.column, one.column.column in table.schema.names
+        if one.proof is not None and not (column.fully_fresh and seen):
+            proof = _unused(f"{column.column} is current", used)
             proofs[proof] = one.proof
-            column = replace(column, proved=relation, proof=proof)
+            column = replace(column, proved=relation, proof=proof, fully_fresh=False)
+            if not seen:
+                hidden = _unused(f"{column.column} as computed", used)
+                added[hidden] = column.column
+                column = replace(column, column=hidden, added=True)
+        elif not seen:
+            continue
         columns.append(column)
-    return columns, relation, ProvedRelation(table, proofs) if proofs else None
+    if not proofs:
+        return columns, relation, None
+    return columns, relation, _proving(table, proofs, added)
+
+
+def _proving(table: TableRelation, proofs: Mapping[str, Proof], added: Mapping[str, str]) -> TableRelation:
+    return table.proving(proofs, added) if isinstance(table, PickedRows) else ProvedRelation(table, proofs, added)
+
+
+def _unused(name: str, used: set[str]) -> str:
+    """A name that no column has, which has it from now on."""
+    while fold(name) in used:
+        name += "+"
+    used.add(fold(name))
+    return name

@@ -12,7 +12,8 @@ import duckdb
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.engine import missing_table
 from lancegpu_sql.query.placed import placed
-from lancegpu_sql.query.proved import Stored, proved
+from lancegpu_sql.query.proof import Stored
+from lancegpu_sql.query.proved import proved
 from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import choose, fold

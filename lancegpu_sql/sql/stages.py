@@ -40,6 +40,8 @@ class StoredColumn:
         column `proof`, which is true for the rows whose value is not out of date, beside those of other columns that
         name the same relation. A plan reads it in the table's place and calls the Function for the other rows. None
         where the engine has no such relation.
+    added
+        Whether that relation alone has the column: whoever writes the query does not see it.
     """
 
     column: str
@@ -49,6 +51,7 @@ class StoredColumn:
     fully_fresh: bool
     proved: str | None = None
     proof: str | None = None
+    added: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from lancegpu_sql.catalog.models import FunctionVersion, Parameter
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError, QueryRun
-from lancegpu_sql.query.proved import Stored
+from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.views.failed_calls import CallFailures, call_group
 from lancegpu_sql.refresh.views.kept_calls import Kept, KeptCalls

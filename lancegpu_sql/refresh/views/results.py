@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from lancegpu_sql.errors import StorageError
 FOLDER = "results"
 
 _SUFFIX = ".arrow"
+_UNFINISHED_SUFFIX = ".part"
 _FLUSH_BYTES = 16 << 20
 _FILES_OF_THE_LIMIT = 16
 """A file holds at most one part of so many of what the store may take, so that removing one removes little."""
@@ -90,6 +91,14 @@ class ResultStore:
                 return
             path.unlink(missing_ok=True)
             size -= taken
+
+    def unfinished(self) -> list[Path]:
+        """Return the files that are being written, or were when whoever wrote them ended."""
+        return sorted(self._folder.glob(f"*/*{_UNFINISHED_SUFFIX}"))
+
+    def of_others(self, digests: Collection[str]) -> list[Path]:
+        """Return the folders of Function versions other than these."""
+        return sorted(path for path in self._folder.glob("*") if path.is_dir() and path.name not in digests)
 
     def _files(self) -> Iterator[tuple[int, int, Path]]:
         """When each was of use, its size and where it is."""
@@ -175,7 +184,7 @@ class FunctionResults:
     def _write(self, keys: Lanes, values: pa.Array) -> _Results:
         table = pa.table({"key": to_array(keys), "value": values})
         path = self._folder / f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}{_SUFFIX}"
-        beside = path.with_suffix(".part")
+        beside = path.with_suffix(_UNFINISHED_SUFFIX)
         try:
             make_folder(self._folder.parent)
             make_folder(self._folder)

@@ -11,10 +11,11 @@ from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import OnError
-from lancegpu_sql.query.proved import Stored
+from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.need import Resources, apply_options, gpu_classes_for, query_need
 from lancegpu_sql.refresh.report import RefreshJob, Report
+from lancegpu_sql.refresh.stored_columns import stored_columns
 from lancegpu_sql.refresh.views.failed_calls import WhyFailed
 from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.sql.names import fold
@@ -42,9 +43,9 @@ class WorkerFunctions:
         """Return the latest version of each Function, by folded name."""
         return {fold(version.name): version for version in self._resources.catalog.functions()}
 
-    def stored(self, snapshot: Snapshot) -> Sequence[Stored]:  # noqa: ARG002  # as of `FunctionSource`
-        """Return none: a refresh reads some of the rows, and knows results by their arguments."""
-        return ()
+    def stored(self, snapshot: Snapshot) -> Sequence[Stored]:
+        """Return the computed columns of a table, which may be read instead of calling their Function."""
+        return stored_columns(snapshot, self._resources.catalog)
 
     def place(self, version: FunctionVersion) -> Place:
         """Return where a Function runs."""

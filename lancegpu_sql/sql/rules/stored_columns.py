@@ -67,7 +67,10 @@ def _use(
         return [f"stored_columns: {function} is read from {stored.column}"]
     if stored.proved is None or stored.proof is None:
         return [f"not read from {stored.column}: some of its rows are out of date"]
-    more = [one.proof for one in columns if one.proved == stored.proved and one.proof is not None]
+    of_relation = [one for one in columns if one.proved == stored.proved]
+    more = [one.proof for one in of_relation if one.proof is not None] + [
+        one.column for one in of_relation if one.added
+    ]
     if not sources.read_instead(alias, stored.proved, more):
         return [
             f"not read from {stored.column}: some of its rows are out of date, and all columns of its table are taken"

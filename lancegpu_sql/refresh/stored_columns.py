@@ -8,7 +8,7 @@ from lancegpu_sql.apply.digest import row_digests
 from lancegpu_sql.catalog.models import ComputedColumn
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ColumnNotFound, InvalidData
-from lancegpu_sql.query.proved import Proof, Stored
+from lancegpu_sql.query.proof import Proof, Stored
 from lancegpu_sql.refresh.current import Arguments, states, unproven
 from lancegpu_sql.refresh.target import Target, find_target
 from lancegpu_sql.sql.call_reader import with_values

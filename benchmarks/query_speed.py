@@ -2,7 +2,7 @@
 
 Both sides run `functions_under_test.py` with one BLAS thread, over the same Lance table: DuckDB as a user would do it (a
 connection, the dataset registered, `create_function(..., type="arrow")`), and `db.sql` with the Function on workers. Cold
-times whole processes, imports included; warm times a later query in a running process, its worker already there. Values
+times whole processes, imports included, with the byte code that an installed package has (a checkout may lack it); warm times a later query in a running process, its worker already there. Values
 are kept with a result, so that every query computes all of them.
 
 Run with `make bench`, or `python benchmarks/query_speed.py [--rounds 5] [--rows 1000000] [case …]`.
@@ -28,8 +28,10 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 def run(side: str, mode: str, case: str, folder: Path, *more: str) -> dict[str, float]:
     """Run one side in a process of its own; return what it measured, and how long the process took."""
     command = [sys.executable, str(HERE / "query_side.py"), side, mode, case, str(folder), *more]
+    environment = {**os.environ, **ONE_THREAD, "PYTHONPYCACHEPREFIX": str(folder / ".bytecode")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     started = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ONE_THREAD}, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     seconds = time.perf_counter() - started
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -117,6 +119,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="lancegpu-bench-"))
     try:
         run("make", "warm", "", folder, "--rows", str(asked.rows))
+        for side in ("duckdb", "ours"):  # not measured: it leaves byte code
+            run(side, "cold", "first_row", folder)
         print(f"{asked.rows:,} texts, load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
         for case in asked.cases or list(CASES):
             sides, bars = CASES[case]

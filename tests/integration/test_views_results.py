@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from refresh_kit import open_database, short_folder
 
+from lancegpu_sql import function
 from lancegpu_sql.apply.digest import row_digests
 from lancegpu_sql.refresh.views.results import ResultStore
 
@@ -83,3 +85,21 @@ def test_cleared_results_are_gone(tmp_path: Path):
     keep(store, range(5))
     store.clear()
     assert (found(store, range(5)), store.size_bytes()) == ({}, 0)
+
+
+def test_what_a_class_is_made_with_tells_results_apart():
+    @function
+    class Scaled:
+        def __init__(self, by: int = 2) -> None:
+            self.by = by
+
+        def __call__(self, x: int) -> int:
+            return self.by * x
+
+    with short_folder() as folder, open_database(folder) as db:
+        db.create_function(Scaled, name="scaled")
+        db.create_table("t", [{"x": 1}, {"x": 2}])
+        for by, policy in ((3, "fail"), (4, "skip")):
+            query = f"SELECT scaled(x, by := {by}) AS y FROM t"
+            view = db.create_materialized_view(f"by_{by}", query, error_policy=policy)
+            assert view.to_arrow()["y"].to_pylist() == [by, 2 * by]

@@ -13,6 +13,7 @@ from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.refresh.views.model import ViewDefinition, Way
 from lancegpu_sql.refresh.views.sources import PinnedTables
+from lancegpu_sql.sql.call_reader import without_values
 from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.statements import split
@@ -64,7 +65,7 @@ def define_view(tables: TableStore, functions: FunctionSource, query: str) -> De
     way: Way = "rows" if reason is None else "query"
     definition = ViewDefinition(
         query=text,
-        functions=tuple(sorted({call.function for call in calls_in(text, signatures_of(known))})),
+        functions=tuple(sorted({without_values(call.function) for call in calls_in(text, signatures_of(known))})),
         way=way,
         reason=reason,
         reads=columns_read(tree, {name: pinned.pin(name).schema.names for name in sources}),

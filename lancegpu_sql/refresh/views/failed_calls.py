@@ -34,7 +34,7 @@ NO_KEY = bytes(16)
 def call_group(version: FunctionVersion) -> str:
     """Return what the calls of a Function version have in common, with the values that its class is made with."""
     bound = bound_values(version)
-    return binding_key(version.digest, bound).hex() if bound else version.digest
+    return f"{version.digest}-{binding_key(version.digest, bound).hex()}" if bound else version.digest
 
 
 def error_place(group: str, *, by_row: bool) -> str:

@@ -60,9 +60,9 @@ class ResultStore:
         self._folder = folder / FOLDER
         self._limit_bytes = limit_bytes
 
-    def of(self, digest: str, value_type: pa.DataType) -> FunctionResults:
-        """Return those of one Function version."""
-        return FunctionResults(self, self._folder / digest, value_type)
+    def of(self, group: str, value_type: pa.DataType) -> FunctionResults:
+        """Return those of one Function version: of `group`, its digest and, where a call says so, what its class is made with."""
+        return FunctionResults(self, self._folder / group, value_type)
 
     @property
     def file_bytes(self) -> int:
@@ -98,7 +98,8 @@ class ResultStore:
 
     def of_others(self, digests: Collection[str]) -> list[Path]:
         """Return the folders of Function versions other than these."""
-        return sorted(path for path in self._folder.glob("*") if path.is_dir() and path.name not in digests)
+        folders = (path for path in self._folder.glob("*") if path.is_dir())
+        return sorted(path for path in folders if path.name.partition("-")[0] not in digests)
 
     def _files(self) -> Iterator[tuple[int, int, Path]]:
         """When each was of use, its size and where it is."""

@@ -1,7 +1,6 @@
 """What a file is, by its content: Google's Magika, a small neural network that ships inside its wheel.
 
-Register it with ``lancegpu functions register functions/file_type.py``; it needs ``pip install magika`` where its
-workers run. Its model knows some 200 types of content and takes about 5 ms a file on one core.
+Register it with ``lancegpu functions register functions/file_type.py``; Magika is installed for its workers alone. Its model knows some 200 types of content and takes about 5 ms a file on one core.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class FileType(NamedTuple):
     score: Annotated[float, pa.float32()]
 
 
-@function(name="file_type", gpu=True)
+@function(name="file_type", gpu=True, pip=("magika==1.*",))
 class FileTypeOf:
     """Tell the type of a file's content.
 

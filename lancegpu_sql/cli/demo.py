@@ -6,7 +6,6 @@ computed again after one file more. The class is simulated, and no GPU is used; 
 
 from __future__ import annotations
 
-import importlib.util
 import shlex
 import shutil
 import sys
@@ -70,8 +69,8 @@ def demo(
 ) -> None:
     """Tell the types of some thousands of real files.
 
-    Registers a GPU Function (Google's Magika, a small neural network) on a simulated GPU class, shows a job that waits
-    for the class, fills computed columns, queries them, and shows what a refresh costs after one file more.
+    Registers a GPU Function (Google's Magika, a small neural network, installed for its workers alone) on a simulated GPU
+    class, shows a job that waits for the class, fills computed columns, queries them, and shows what a refresh costs after one file more.
     """
     library = folder or Path(sysconfig.get_path("stdlib"))
     code = function or ROOT / "functions" / "file_type.py"
@@ -79,8 +78,6 @@ def demo(
         raise NotFound(f"{library} is no folder; name one whose files to look at.", path=str(library))
     if not code.is_file():
         raise NotFound(f"{code} is not there; name the Function's file with --function.", path=str(code))
-    if function is None and importlib.util.find_spec("magika") is None:
-        raise NotFound("The demo's Function needs Magika: pip install magika.", module="magika")
     with _place(keep) as place:
         _tell_story(place, library, code, files)
         if keep is not None:

@@ -89,6 +89,7 @@ def show(
             "Python": found.python_version,
             "packages": list(found.environment.pip) if found.environment else [],
             "installed": _locked(found),
+            "code": list(found.environment.code) if found.environment else [],
             "digest": found.digest,
             "registered": found.created_at,
         }

@@ -147,6 +147,8 @@ def function(target: Callable[..., Any] | None = None, /, **options: Any) -> Any
         before a worker is asked for.
     python_version : str, optional
         The minor version of Python that its workers run, such as ``"3.12"``; this process's if left out.
+    code : tuple of str
+        Modules and packages of your own that it imports, such as ``("mypackage",)``: they travel with it.
 
     Raises
     ------

@@ -18,6 +18,7 @@ from lancegpu_sql.functions.arrow_types import format_type
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.environment import own_python_version
 from lancegpu_sql.functions.identity import digest_of, locked_digest
+from lancegpu_sql.functions.local_modules import LocalModules, local_modules
 from lancegpu_sql.functions.options import FunctionOptions, known_options
 from lancegpu_sql.functions.packaging import pack
 
@@ -51,7 +52,9 @@ class Definition:
     def needs_lock(self) -> bool:
         """Whether its workers get an environment of their own, which is not resolved yet."""
         environment = self.version.environment
-        return environment is not None and environment.lock is None
+        if environment is None or environment.lock is not None:
+            return False
+        return bool(environment.pip) or self.version.python_version != own_python_version()
 
     def locked(self, lock: str) -> Definition:
         """Give the same with its packages resolved."""
@@ -73,7 +76,8 @@ def define(function: Function) -> Definition:
         It holds something that cannot be sent to a worker.
     """
     options, signature = function.options, function.signature
-    digest = digest_of_function(function)
+    modules = local_modules(options.code)
+    digest = _digest_with(function, modules)
     version = FunctionVersion(
         name=function.name,
         version=0,
@@ -93,13 +97,24 @@ def define(function: Function) -> Definition:
         deterministic=options.deterministic,
         env=dict(options.env),
         python_version=options.python_version or own_python_version(),
-        environment=FunctionEnvironment(pip=options.pip, content_digest=digest) if asks_for_packages(options) else None,
+        environment=_environment(options, digest),
         created_at=datetime.now(UTC),
         placement=FunctionPlacement(**options.placement()),
     )
-    return Definition(
-        version, pack(function.target, signature, name=function.name, python_version=options.python_version)
+    payload = pack(
+        function.target,
+        signature,
+        name=function.name,
+        python_version=options.python_version,
+        code=modules.archive() if modules.names else b"",
     )
+    return Definition(version, payload)
+
+
+def _environment(options: FunctionOptions, content_digest: str) -> FunctionEnvironment | None:
+    if not options.code and not asks_for_packages(options):
+        return None
+    return FunctionEnvironment(pip=options.pip, code=options.code, content_digest=content_digest)
 
 
 def asks_for_packages(options: FunctionOptions) -> bool:
@@ -109,6 +124,10 @@ def asks_for_packages(options: FunctionOptions) -> bool:
 
 def digest_of_function(function: Function) -> str:
     """Take the digest of a Function as it is now, without its lock: it is another once a helper it reaches has changed."""
+    return _digest_with(function, local_modules(function.options.code))
+
+
+def _digest_with(function: Function, modules: LocalModules) -> str:
     options = function.options
     return digest_of(
         function.target,
@@ -117,4 +136,5 @@ def digest_of_function(function: Function) -> str:
         deterministic=options.deterministic,
         pip=options.pip,
         python_version=options.python_version,
+        code_digest=modules.digest if modules.names else None,
     )

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from lancegpu_sql.errors import InvalidFunction
@@ -98,6 +99,20 @@ def checked_python_version(given: Any) -> str | None:
     return str(given)
 
 
+def checked_code(given: Any) -> tuple[str, ...]:
+    """Return the names of modules, each given by its name or itself.
+
+    Raises
+    ------
+    InvalidFunction
+        One is no name of a module that can be imported from a folder.
+    """
+    named = (given,) if isinstance(given, (str, ModuleType)) else given
+    if not isinstance(named, Iterable) or isinstance(named, (bytes, dict)):
+        raise InvalidFunction(f"code is a list of modules, such as ('mypackage',), not {given!r}.")
+    return tuple(dict.fromkeys(_checked_name(one) for one in named))
+
+
 def _checked_requirement(given: Any) -> str:
     if not isinstance(given, str) or not given.strip():
         raise InvalidFunction(f"pip: {given!r} is no requirement; write one as 'magika==1.*'.")
@@ -119,3 +134,15 @@ def _checked_requirement(given: Any) -> str:
     if requirement.startswith((".", "~")):
         raise InvalidFunction(f"pip: {given!r} depends on the present folder: write the whole path.")
     return requirement
+
+
+def _checked_name(given: Any) -> str:
+    name = given.__name__ if isinstance(given, ModuleType) else given
+    if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+        raise InvalidFunction(f"code: {given!r} is no module; write its name, such as 'mypackage'.")
+    top = name.partition(".")[0]
+    if top != name:
+        raise InvalidFunction(f"code: {name} is part of {top}, which is needed to import it: write {top!r}.")
+    if name in sys.stdlib_module_names or name == "lancegpu_sql":
+        raise InvalidFunction(f"code: every worker has {name}: leave it out.")
+    return name

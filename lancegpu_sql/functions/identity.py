@@ -29,6 +29,7 @@ def digest_of(
     deterministic: bool = True,
     pip: Sequence[str] = (),
     python_version: str | None = None,
+    code_digest: str | None = None,
 ) -> str:
     """Take the digest of a Function version.
 
@@ -40,6 +41,8 @@ def digest_of(
         from another module counts by its name.
     signature
         Its types count: the same code with other types gives other columns.
+    code_digest
+        Of the modules that travel with it.
     env, deterministic, pip, python_version
         As declared; what requirements are resolved to comes on top, see `locked_digest`. Where it may run (`gpu_class`, `batch_size`, …) does not count.
 
@@ -73,6 +76,8 @@ def digest_of(
     }
     if pip:
         declared["pip"] = sorted(pip)
+    if code_digest:
+        declared["code"] = code_digest
     digest = hashlib.blake2b(json.dumps(declared, sort_keys=True).encode(), digest_size=16)
     digest.update(content.digest())
     return digest.hexdigest()

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextvars
 import itertools
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -27,7 +29,9 @@ from lancegpu_sql.functions.shipped_module import extend_search_path, import_shi
 __all__ = ["LoadedFunction", "load"]
 
 
-def load(payload: bytes, bound: Mapping[str, Any] | None = None, *, concurrency: int = 1) -> LoadedFunction:
+def load(
+    payload: bytes, bound: Mapping[str, Any] | None = None, *, concurrency: int = 1, folder: Path | None = None
+) -> LoadedFunction:
     """Load a Function version in this process.
 
     Parameters
@@ -38,6 +42,8 @@ def load(payload: bytes, bound: Mapping[str, Any] | None = None, *, concurrency:
         Values for the `__init__` of a class.
     concurrency
         Calls at a time, for a Function that is called once per row.
+    folder
+        A private one, for the modules that travel with it; a temporary one by default.
 
     Returns
     -------
@@ -57,11 +63,20 @@ def load(payload: bytes, bound: Mapping[str, Any] | None = None, *, concurrency:
             f"cannot run here. Register it again under Python {here}, or give the worker {packed.python_version}."
         )
     extend_search_path(packed.search_path)
+    if packed.code:
+        _import_code(packed.code, folder)
     for path, source in packed.sources.items():
         show_source(path, source)
     target = _target(packed)
     call = _initialised(packed, target, bound or {}) if packed.is_class else target
     return LoadedFunction(packed, call, concurrency)
+
+
+def _import_code(code: bytes, folder: Path | None) -> None:
+    # Few Functions need it, and each worker's start would pay for it.
+    from lancegpu_sql.functions.local_modules import import_from, unpack
+
+    import_from(unpack(code, folder or Path(tempfile.mkdtemp(prefix="lancegpu-code-"))))
 
 
 def _target(packed: Payload) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.errors import InvalidFunction
-from lancegpu_sql.functions.environment import checked_pip, checked_python_version
+from lancegpu_sql.functions.environment import checked_code, checked_pip, checked_python_version
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,11 +63,13 @@ class FunctionOptions:
     env: Mapping[str, str] = field(default_factory=dict)
     pip: tuple[str, ...] = ()
     python_version: str | None = None
+    code: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", checked_env(self.env))
         object.__setattr__(self, "pip", checked_pip(self.pip))
         checked_python_version(self.python_version)
+        object.__setattr__(self, "code", checked_code(self.code))
         check_placement(self.placement())
         if not isinstance(self.deterministic, bool):
             raise InvalidFunction(f"deterministic is True or False, not {self.deterministic!r}.")

@@ -28,7 +28,12 @@ TEXT_OF_MODULE = "__lancegpu_text__"
 
 
 def pack(
-    target: Callable[..., Any], signature: Signature, *, name: str | None = None, python_version: str | None = None
+    target: Callable[..., Any],
+    signature: Signature,
+    *,
+    name: str | None = None,
+    python_version: str | None = None,
+    code: bytes = b"",
 ) -> bytes:
     """Pack a function or class.
 
@@ -43,6 +48,8 @@ def pack(
         For messages; the target's own if left out.
     python_version
         Of its workers; this process's if left out. On another it can come as source only.
+    code
+        Modules that travel with it, packed.
 
     Returns
     -------
@@ -76,6 +83,7 @@ def pack(
         module=module,
         sources=sources,
         pickled=pickle,
+        code=code,
     ).to_bytes()
 
 

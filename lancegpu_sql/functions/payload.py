@@ -60,6 +60,8 @@ class Payload:
         Text of the files that pickled code comes from, for tracebacks.
     pickled
         The undecorated object, by cloudpickle.
+    code
+        Modules that travel with it, as `local_modules` packs them.
     """
 
     name: str
@@ -73,9 +75,10 @@ class Payload:
     module: ModuleSource | None
     sources: Mapping[str, str] = field(default_factory=dict)
     pickled: bytes = b""
+    code: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """Write it: a line of magic, a JSON header, the pickle."""
+        """Write it: a line of magic, a JSON header, the modules, the pickle."""
         schemas = {
             "input_schema": _schema_text(self.input_schema),
             "output_field": _schema_text(pa.schema([self.output_field])),
@@ -83,8 +86,10 @@ class Payload:
         names = ("name", "python_version", "calling", "is_class", "by_keyword", "search_path", "sources")
         header: dict[str, Any] = {name: getattr(self, name) for name in names} | schemas
         header["module"] = None if self.module is None else asdict(self.module)
+        if self.code:
+            header["code_bytes"] = len(self.code)
         text = json.dumps(header, sort_keys=True).encode()
-        return _MAGIC + len(text).to_bytes(8, "little") + text + self.pickled
+        return b"".join((_MAGIC, len(text).to_bytes(8, "little"), text, self.code, self.pickled))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Payload:
@@ -105,7 +110,8 @@ class Payload:
         header["by_keyword"] = tuple(header["by_keyword"])
         header["search_path"] = tuple(header["search_path"])
         header["module"] = None if header["module"] is None else ModuleSource(**header["module"])
-        return cls(**header, pickled=data[end:])
+        code_end = end + header.pop("code_bytes", 0)
+        return cls(**header, code=data[end:code_end], pickled=data[code_end:])
 
 
 def _schema_text(schema: pa.Schema) -> str:

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from lancegpu_sql.workers.calls import CERTIFICATE_VARIABLE, KEY_VARIABLE, ORPHAN_VARIABLE, TOKEN_VARIABLE
 from lancegpu_sql.workers.ending import run_to_end
@@ -45,7 +46,10 @@ def main(arguments: list[str]) -> int:
     from lancegpu_sql.workers.output import OutputCapture
     from lancegpu_sql.workers.server import Tls, WorkerService
 
-    desk = Desk(lambda load: loading.load_function(load), lambda error: loading.failure_of(error), OutputCapture())
+    folder = None if on_network else Path(arguments[1]).parent  # of its socket: private, and cleared away by its owner
+    desk = Desk(
+        lambda load: loading.load_function(load, folder), lambda error: loading.failure_of(error), OutputCapture()
+    )
     signal.signal(signal.SIGTERM, lambda *_: desk.retire())
     if on_network:
         heard: Callable[[], None] = Hearing(float(orphan_seconds), desk.retire).heard

@@ -29,13 +29,15 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = tuple(filter(None, (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))))
 
 
-def load_function(load: FunctionLoad) -> tuple[LoadedFunction, int]:
+def load_function(load: FunctionLoad, folder: Path | None) -> tuple[LoadedFunction, int]:
     """Load a Function in this process; return it and how many calls of it may run at a time.
+
+    Modules that travel with it are unpacked into `folder`, which goes when the worker's owner does.
 
     A Function that is called once per row has its rows computed several at a time within one call.
     """
     at_once = 1 if Payload.from_bytes(load.payload).calling == "row" else load.concurrency
-    return load_payload(load.payload, load.bound, concurrency=load.concurrency), at_once
+    return load_payload(load.payload, load.bound, concurrency=load.concurrency, folder=folder), at_once
 
 
 def failure_of(error: BaseException) -> CallFailure:

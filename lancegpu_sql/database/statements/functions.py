@@ -50,6 +50,7 @@ _DESCRIBED = pa.schema(
         ("python_version", pa.string()),
         ("pip", pa.string()),
         ("lock", pa.string()),
+        ("code", pa.string()),
         ("digest", pa.string()),
     ]
 )
@@ -135,13 +136,14 @@ def _options(context: Context, given: model.Options) -> dict[str, Any]:
             raise InvalidFunction(
                 """env is a JSON object of variables, such as env = '{"TOKENIZERS_PARALLELISM": "false"}'."""
             ) from None
-    if str(options.get("pip", "")).lstrip().startswith("["):
-        try:
-            options["pip"] = json.loads(options["pip"])
-        except ValueError:
-            raise InvalidFunction(
-                """pip is a requirement, or a JSON list of them, such as pip = '["magika==1.*", "numpy>=2"]'."""
-            ) from None
+    for name, example in (("pip", '["magika==1.*", "numpy>=2"]'), ("code", '["mypackage"]')):
+        if str(options.get(name, "")).lstrip().startswith("["):
+            try:
+                options[name] = json.loads(options[name])
+            except ValueError:
+                raise InvalidFunction(
+                    f"{name} is one, or a JSON list of several, such as {name} = '{example}'."
+                ) from None
     FunctionOptions(**known_options(options))  # what contradicts itself is refused before any code runs
     return options
 
@@ -200,5 +202,6 @@ def _details(version: FunctionVersion) -> dict[str, Any]:
         "python_version": version.python_version,
         "pip": as_json(list(version.environment.pip)) if version.environment else None,
         "lock": version.environment.lock if version.environment else None,
+        "code": as_json(list(version.environment.code)) if version.environment else None,
         "digest": version.digest,
     }

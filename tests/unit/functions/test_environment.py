@@ -86,3 +86,21 @@ def test_workers_need_what_this_package_says_it_needs() -> None:
     from importlib.metadata import requires
 
     assert set(RUNTIME_REQUIREMENTS) <= set(requires("lancegpu-sql") or ())
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (3, "list of modules"),
+        (("my-package",), "no module"),
+        (("mypackage.part",), "write 'mypackage'"),
+        (("json",), "every worker has json"),
+    ],
+)
+def test_what_is_no_module_to_ship_is_refused(given: Any, says: str) -> None:
+    with pytest.raises(InvalidFunction, match=says):
+        function(code=given)(double)
+
+
+def test_a_module_may_be_given_itself() -> None:
+    assert function(code=pytest)(double).options.code == ("pytest",)

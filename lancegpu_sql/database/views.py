@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -325,29 +325,18 @@ def status_of(services: Services, view: View) -> ViewStatus:
 
 
 def explained(services: Services, name: str) -> dict[str, Any]:
-    """Return what a refresh would do, and why; of its sources only what may have changed is read.
+    """Return what a refresh would do, and why; no Function is called.
 
     Raises
     ------
     ViewNotFound, TableNotFound, FunctionNotFound
+    StaleInput
+        It would be refused.
     """
-    from lancegpu_sql.query.in_place import signatures_of  # they load DuckDB
-    from lancegpu_sql.refresh.views.plan import plan_refresh
-    from lancegpu_sql.refresh.views.sources import PinnedTables
-    from lancegpu_sql.sql.functions_in_text import calls_in
+    from lancegpu_sql.refresh.views.expecting import expect  # it loads DuckDB
 
-    view, known = open_view(services.tables, name), _functions(services).known()
-    plan = plan_refresh(view, PinnedTables(services.tables), known)
-    rows = 0 if plan.mode == "no_op" else None if plan.todo is None else plan.todo.computed_rows
-    removed = 0 if plan.mode == "no_op" else None if plan.todo is None else len(plan.todo.removed)
-    calls = len(calls_in(view.definition.query, signatures_of(known)))
-    return {
-        "mode": plan.mode,
-        "reason": plan.reason,
-        "rows_to_compute": rows,
-        "rows_to_remove": removed,
-        "calls_at_most": 0 if not calls else None if rows is None else rows * calls,
-    }
+    view = open_view(services.tables, name)
+    return asdict(expect(services.refresh_resources(), view, _functions(services)))
 
 
 def view_named(services: Services, written: str) -> str:

@@ -146,6 +146,11 @@ def over_rows(text: str, table: str, names: Sequence[str]) -> str:
     return f"{before}{comma} {', '.join(map(quote, names))}\nFROM {quote(table)}{alias}{behind}"
 
 
+def repeats_or_ends_early(text: str) -> bool:
+    """Tell whether which calls a query makes may depend on what its calls give, though it has but one of them."""
+    return any(word_of(token) in ("RECURSIVE", "LIMIT", "FETCH", "EXISTS", "TOP") for token in tokens_of(text))
+
+
 def with_argument(text: str, calls: Sequence[TextCall], name: str, value: str) -> str:
     """Return a text in which some calls in it have one more argument, by its name: a column."""
     for at in sorted((call.close for call in calls), reverse=True):

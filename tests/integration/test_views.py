@@ -240,8 +240,38 @@ def test_explain_refresh_tells_the_mode_why_and_how_much(db: Database):
         "reason": "t changed",
         "rows_to_compute": 1,
         "rows_to_remove": 0,
+        "calls_expected": 1,
         "calls_at_most": 1,
+        "results_kept": 0,
     }
+
+
+def expected(db: Database) -> tuple[int, int | None, int]:
+    (told,) = db.sql("EXPLAIN REFRESH v").to_arrow().to_pylist()
+    return told["calls_expected"], told["calls_at_most"], told["results_kept"]
+
+
+@pytest.mark.parametrize("query", [MADE, f"{MADE} ORDER BY key"])
+def test_explain_refresh_counts_calls_of_a_full_run_and_makes_none(db: Database, calls: Calls, query: str):
+    view = db.create_materialized_view("v", query, with_no_data=True)
+    assert (expected(db), calls.take()) == ((11, 11, 0), {})
+    view.refresh()
+    db.sql("INSERT INTO t VALUES (50, 50)")
+    assert expected(db) == ((1, 1, 0) if query is MADE else (1, 1, 11))
+    assert (view.refresh().calls_made, expected(db)) == (1, (0, 0, 0))
+
+
+def test_explain_refresh_says_where_it_cannot_know_how_many_calls_there_are(db: Database):
+    db.create_materialized_view("v", "SELECT noting(key, noting(key, x)) AS y FROM t", with_no_data=True)
+    assert expected(db)[1] is None
+
+
+def test_explain_refresh_is_refused_as_the_refresh_is(db: Database):
+    table = db.open_table("t")
+    table.add_columns({"c": db.get_function("noting")(key=col("key"), x=col("x"))})
+    db.create_materialized_view("v", "SELECT key, c FROM t", with_no_data=True)
+    with pytest.raises(StaleInput, match="refresh c first"):
+        db.sql("EXPLAIN REFRESH v")
 
 
 @contextmanager

@@ -64,7 +64,9 @@ _PLANNED = pa.schema(
         ("reason", pa.string()),
         ("rows_to_compute", pa.int64()),
         ("rows_to_remove", pa.int64()),
+        ("calls_expected", pa.int64()),
         ("calls_at_most", pa.int64()),
+        ("results_kept", pa.int64()),
     ]
 )
 

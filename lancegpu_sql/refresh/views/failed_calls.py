@@ -159,7 +159,7 @@ class CallFailures:
     ) -> None:
         self._view = view
         self._known = known
-        self._by_row = by_row
+        self.by_row = by_row
         self._errors = errors
         self._why = why
         self._lock = threading.Lock()
@@ -182,7 +182,7 @@ class CallFailures:
     @property
     def subject(self) -> Subject:
         """Whose failures these are."""
-        what = "source rows" if self._by_row else "inputs"
+        what = "source rows" if self.by_row else "inputs"
         return Subject(f"{what} of view {self._view} failed", {"view": self._view})
 
     def known_among(self, group: str, digests: Lanes, rows: Numbers) -> npt.NDArray[np.bool_]:
@@ -231,15 +231,15 @@ class CallFailures:
             self._errors.flush()
 
     def _keep(self, version: FunctionVersion, group: str, digest: bytes, row: int) -> None:
-        one: object = row if self._by_row else (group, digest)
-        if one in self._counted and not self._by_row:
+        one: object = row if self.by_row else (group, digest)
+        if one in self._counted and not self.by_row:
             return
         self._counted.add(one)
         if not self._errors.has_room:
             return
         failure, arguments = self._why.of(group, digest)
-        place = error_place(group, by_row=self._by_row)
+        place = error_place(group, by_row=self.by_row)
         # Errors of one place are known by numbers.
-        number = row if self._by_row else int.from_bytes(digest[:8], "little") >> 1
+        number = row if self.by_row else int.from_bytes(digest[:8], "little") >> 1
         of_what = (self._view, place, number, digest, version.name, version.version)
         self._errors.keep(draft_of(failure, *of_what, arguments=arguments))

@@ -46,9 +46,13 @@ class Kept:
 
 
 class Counts(Protocol):
-    """Told of what was asked: for how many inputs workers computed, and for how many rows a result was there."""
+    """Told of what was asked.
 
-    def __call__(self, version: FunctionVersion, *, made: int, reused: int) -> None: ...
+    For how many inputs workers computed, for how many rows an equal input had been asked for, and for how many a result was
+    kept from before.
+    """
+
+    def __call__(self, version: FunctionVersion, *, made: int, reused: int, found: int) -> None: ...
 
 
 class KeptCalls:
@@ -141,7 +145,7 @@ class KeptCalls:
             made = asked
             if self._memo is not None:
                 made, self._counted = self._memo.computed_rows - self._counted, self._memo.computed_rows
-        self._told(self._version, made=made, reused=asked - made + found)
+        self._told(self._version, made=made, reused=asked - made, found=found)
 
 
 class _Gathered:

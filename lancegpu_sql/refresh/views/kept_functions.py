@@ -12,11 +12,15 @@ from lancegpu_sql.catalog.models import FunctionVersion, Parameter
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError, QueryRun
+from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.views.failed_calls import CallFailures, call_group
 from lancegpu_sql.refresh.views.kept_calls import Kept, KeptCalls
+from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.refresh.views.results import ResultStore
+from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.views import with_argument
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.views import SOURCE_ROW
 
@@ -34,6 +38,8 @@ class KeptFunctions:
     made, reused
         By Function: of how many inputs results were computed, equal ones counted once as far as memory reached; and for
         how many rows results were there.
+    reused_results
+        By Function: for how many rows results were kept from before.
 
     Parameters
     ----------
@@ -53,12 +59,13 @@ class KeptFunctions:
         self._source = source
         self._store = store
         self._failures = failures
-        self._by_row = by_row
         self._open: dict[str, Kept] = {}
         self._lock = threading.Lock()
         self._known = source.known()
+        self.by_row = by_row
         self.made: Counter[str] = Counter()
         self.reused: Counter[str] = Counter()
+        self.reused_results: Counter[str] = Counter()
 
     @property
     def memo_bytes(self) -> int:
@@ -72,7 +79,7 @@ class KeptFunctions:
 
     def known(self) -> Mapping[str, FunctionVersion]:
         """Return them as the query calls them."""
-        if not self._by_row:
+        if not self.by_row:
             return self._known
         return {
             name: version.model_copy(update={"parameters": (*version.parameters, _ROW)})
@@ -82,7 +89,7 @@ class KeptFunctions:
     def stored(self, snapshot: Snapshot) -> Sequence[Stored]:
         """Return the computed columns that may be read instead of calling their Function."""
         found = self._source.stored(snapshot)
-        if not self._by_row:
+        if not self.by_row:
             return found
         return [replace(one, column=replace(one.column, inputs=(*one.column.inputs, SOURCE_ROW))) for one in found]
 
@@ -103,19 +110,20 @@ class KeptFunctions:
 
     def calls(self, run: QueryRun, version: FunctionVersion, on_error: OnError, memo: Memo | None) -> FunctionCalls:
         """Return a way to compute a Function."""
-        if self._by_row:
+        if self.by_row:
             version = version.model_copy(update={"parameters": version.parameters[:-1]})
         # What fails in a TRY is meant to be null there, and is no failure of the view's.
         failures = self._failures if on_error == "raise" and self._failures.matters else None
         skips = failures is not None and failures.skips
         calls = run.calls(version, on_error="null" if skips else on_error, memo=memo)
         kept = self._kept(version) if version.deterministic and self._store.keeps else None
-        return KeptCalls(version, calls, kept, failures, by_row=self._by_row, count=self._count, memo=memo)
+        return KeptCalls(version, calls, kept, failures, by_row=self.by_row, count=self._count, memo=memo)
 
-    def _count(self, version: FunctionVersion, *, made: int, reused: int) -> None:
+    def _count(self, version: FunctionVersion, *, made: int, reused: int, found: int) -> None:
         with self._lock:
             self.made[version.name] += made
-            self.reused[version.name] += reused
+            self.reused[version.name] += reused + found
+            self.reused_results[version.name] += found
 
     def _kept(self, version: FunctionVersion) -> Kept:
         group = call_group(version)
@@ -125,6 +133,15 @@ class KeptFunctions:
                 found = Kept(self._store.of(group, parse_type(version.output_type)))
                 self._open[group] = found
             return found
+
+
+def query_of(view: View, functions: KeptFunctions) -> str:
+    """Return the query of a view as these Functions are called, over `SOURCE_ROW` where they are told of rows."""
+    text = view.definition.query
+    if not functions.by_row:
+        return text
+    calls = calls_in(text, signatures_of(functions.registered))
+    return with_argument(text, calls, ROW_PARAMETER, SOURCE_ROW)
 
 
 class _KeptRun:

@@ -12,7 +12,6 @@ import numpy as np
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.query.functions import FunctionSource
-from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import QuerySession
@@ -25,16 +24,14 @@ from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.again import StoredRows, new_rows
 from lancegpu_sql.refresh.views.by_rows import Run, computed_rows, row_ids
 from lancegpu_sql.refresh.views.failed_calls import CallFailures, FailedCalls, WhyFailed, failed_of, left_of, texts_of
-from lancegpu_sql.refresh.views.kept_functions import ROW_PARAMETER, KeptFunctions
+from lancegpu_sql.refresh.views.kept_functions import KeptFunctions, query_of
 from lancegpu_sql.refresh.views.model import View, ViewState, metadata_of, open_view, view_of
 from lancegpu_sql.refresh.views.plan import RefreshPlan, digest_key, plan_refresh
 from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.refresh.views.results import ResultStore
 from lancegpu_sql.refresh.views.sources import PinnedTables
 from lancegpu_sql.refresh.views.worker_functions import WorkerFunctions
-from lancegpu_sql.sql.functions_in_text import calls_in
-from lancegpu_sql.sql.views import with_argument
-from lancegpu_sql.tables.views import SOURCE_ROW, ViewChanges
+from lancegpu_sql.tables.views import ViewChanges
 
 _LOCK_NAME = "\0view"  # of no column
 _LOOK_SECONDS = 0.1
@@ -116,8 +113,8 @@ class _ViewRefresh:
             errors=FailedRows(resources.catalog, job.id, options, resources.settings.job_errors_kept),
             why=why,
         )
-        self._by_row = by_row and self._failures.matters
-        self._functions = KeptFunctions(source, self._store, self._failures, by_row=self._by_row)
+        by_row = by_row and self._failures.matters
+        self._functions = KeptFunctions(source, self._store, self._failures, by_row=by_row)
         self._reading: QueryResult | None = None
 
     def run(self) -> RefreshResult:
@@ -159,18 +156,10 @@ class _ViewRefresh:
         (source,) = plan.sources.values()
         reads, key = view.definition.reads[source.name], digest_key(view, plan.state.functions)
         if plan.todo.computed_rows:
-            for rows in computed_rows(view, self._text(), source, reads, key, plan.todo, run):
+            for rows in computed_rows(view, query_of(view, self._functions), source, reads, key, plan.todo, run):
                 self._check()
                 changes.insert(rows)
         changes.delete(plan.todo.removed)
-
-    def _text(self) -> str:
-        """The query; with the row for which each call is made, where that is to be known."""
-        text = self._view.definition.query
-        if not self._by_row:
-            return text
-        calls = calls_in(text, signatures_of(self._functions.registered))
-        return with_argument(text, calls, ROW_PARAMETER, SOURCE_ROW)
 
     def _with_failed(self, plan: RefreshPlan) -> tuple[ViewState, int]:
         """What the view is made of, with the calls that have no value, and how many these are."""

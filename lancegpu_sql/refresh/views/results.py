@@ -54,11 +54,14 @@ class ResultStore:
         The database's private one.
     limit_bytes
         What the files may take together; 0 keeps none.
+    looks_only
+        Nothing is kept, and a look is no use.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int, *, looks_only: bool = False) -> None:
         self._folder = folder / FOLDER
         self._limit_bytes = limit_bytes
+        self.looks_only = looks_only
 
     def of(self, group: str, value_type: pa.DataType) -> FunctionResults:
         """Return those of one Function version: of `group`, its digest and, where a call says so, what its class is made with."""
@@ -139,7 +142,7 @@ class FunctionResults:
 
     def add(self, keys: Lanes, values: pa.Array) -> None:
         """Keep results; they are found once they are written."""
-        if not len(keys) or not self._store.keeps:
+        if not len(keys) or not self._store.keeps or self._store.looks_only:
             return
         self._new_keys.append(keys)
         self._new_values.append(values)
@@ -200,7 +203,7 @@ class FunctionResults:
 
     def _touch(self, file: _Results) -> None:
         """Note that a file is of use."""
-        if file.path not in self._used:
+        if file.path not in self._used and not self._store.looks_only:
             self._used.add(file.path)
             with suppress(OSError):
                 os.utime(file.path)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from lancegpu_sql.catalog.models import ComputedColumn
 from lancegpu_sql.tables import ColumnFile, Snapshot, TableStore, changes
 from lancegpu_sql.tables.columns import proof_name
+from lancegpu_sql.tables.files import object_session
 from lancegpu_sql.tables.sources import reader_of
+
+FOLDER, OBJECT_STORE = "folder", "object store"
+PLACES = (FOLDER, OBJECT_STORE)
+"""Where tables may lie: what holds of one holds of the other."""
 
 PROOF = proof_name("y")
 COLUMN = pa.schema([("y", pa.int64()), (PROOF, pa.binary(16))])
+
+
+def store_at(request: pytest.FixtureRequest, folder: Path) -> TableStore:
+    """An empty store at the place that is the fixture's parameter."""
+    if request.param == FOLDER:
+        return TableStore(folder)
+    server = request.getfixturevalue("s3_server")
+    return TableStore(server.uri(), server.options())
 
 
 def declaration(table: Snapshot, column: str = "y", *, inputs: str = "id", proof: str = PROOF) -> ComputedColumn:
@@ -57,7 +72,24 @@ def files_of(table: Snapshot, column: str) -> list[set[str]]:
     return [{file.path for file in one.files if leaves & set(file.field_ids)} for one in table.fragments]
 
 
+def data_files(table: Snapshot) -> set[str]:
+    """The files below its folder ``data/``, whether a version has them or not."""
+    if "://" in table.uri:
+        return set(object_session(table.uri, table.storage_options).list("data"))
+    return {path.name for path in Path(table.uri, "data").iterdir()}
+
+
 def by_id(table: Snapshot, column: str = "y") -> dict[int, object]:
     """The column's values in the latest version, by id."""
     rows = table.latest().to_arrow(["id", column])
     return dict(zip(rows["id"].to_pylist(), rows[column].to_pylist(), strict=True))
+
+
+def outrun(store: TableStore) -> pa.RecordBatchReader:
+    """Rows during whose reading someone else creates the table."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        store.create("t", reader_of({"id": [7]}))
+        yield pa.record_batch({"id": [1]})
+
+    return pa.RecordBatchReader.from_batches(pa.schema([("id", pa.int64())]), batches())

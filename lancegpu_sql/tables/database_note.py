@@ -7,11 +7,13 @@ processes that come at once one is first.
 from __future__ import annotations
 
 import uuid
+from contextlib import suppress
 
 import pyarrow as pa
 
-from lancegpu_sql.errors import AlreadyExists, CommitConflict, TableNotFound
-from lancegpu_sql.tables.engine import lance, lance_errors, until_committed
+from lancegpu_sql.errors import AlreadyExists, TableNotFound
+from lancegpu_sql.tables.creation import create
+from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.files import StorageOptions
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -48,11 +50,9 @@ class DatabaseNote:
         except TableNotFound:
             pass
         schema = pa.schema([pa.field("nothing", pa.bool_())], {_ID_KEY: uuid.uuid4().hex})
-        try:
-            with lance_errors(_NAME):
-                lance.write_dataset(schema.empty_table(), self._at, mode="create", storage_options=self._options)
-        except (AlreadyExists, CommitConflict):
-            pass  # another process was first: its id holds for both
+        # Where another process is first, its id holds for both.
+        with suppress(AlreadyExists):
+            create(_NAME, self._at, schema.empty_table().to_reader(), self._options)
         return self._read()[_ID_KEY]
 
     def kept_at(self) -> str | None:

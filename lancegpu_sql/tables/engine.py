@@ -133,17 +133,18 @@ def pauses() -> Iterator[float]:
         ceiling_seconds = min(ceiling_seconds * 2, 1.0)
 
 
-def until_committed(attempt: Callable[[], T], patience_seconds: float = 30.0) -> T:
-    """Return what `attempt` returns, trying again while other writers are first, up to `patience_seconds`.
+def until_committed(attempt: Callable[[], T], patience_seconds: float = 30.0, tries: int = 20) -> T:
+    """Return what `attempt` returns, trying again while other writers are first.
 
-    Every try must read the latest version itself.
+    It gives up after `patience_seconds`, but not before so many `tries`: one may take minutes, as where an UPDATE calls
+    Functions. Every try must read the latest version itself.
     """
     deadline = time.monotonic() + patience_seconds
-    for pause_seconds in pauses():
+    for tried, pause_seconds in enumerate(pauses(), start=1):
         try:
             return attempt()
         except CommitConflict:
-            if time.monotonic() + pause_seconds > deadline:
+            if tried >= tries and time.monotonic() + pause_seconds > deadline:
                 raise
         time.sleep(pause_seconds)
     raise AssertionError("pauses() has no end")

@@ -20,7 +20,12 @@ T = TypeVar("T")
 
 
 class TableFiles(Protocol):
-    """Files by their paths below the table, such as ``data/x.lance``."""
+    """Files by their paths below the table, such as ``data/x.lance``.
+
+    `tell_outcomes`: a commit that failed was surely not made. Of one in an object store the reply may have been lost.
+    """
+
+    tell_outcomes: bool
 
     def missing(self, paths: Iterable[str]) -> set[str]:
         """Return which of these are not there."""
@@ -37,6 +42,8 @@ class TableFiles(Protocol):
 
 class LocalFiles:
     """In a local folder."""
+
+    tell_outcomes = True
 
     def __init__(self, uri: str) -> None:
         self._folder = Path(uri)
@@ -59,6 +66,8 @@ class LocalFiles:
 
 class ObjectFiles:
     """In an object store, by Lance's own client of it: the same credentials, the same retries."""
+
+    tell_outcomes = False
 
     def __init__(self, uri: str, options: StorageOptions | None) -> None:
         self._session = object_session(uri, options)

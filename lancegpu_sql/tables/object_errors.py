@@ -29,6 +29,7 @@ _NO_ANSWER = (
 )
 _BUSY = f"it fails or is overloaded. {_AGAIN} later"
 _REGION = "its bucket is in another region. Correct aws_region in storage_options"
+_NO_REGION = "it says no region. Give aws_region in storage_options (any, where the store has none, as us-east-1)"
 _NO_BUCKET = "it has no such bucket. Make it, or correct the database's URL"
 
 _BY_CODE = {
@@ -74,6 +75,8 @@ def trouble(text: str) -> Trouble | None:
 def _meaning(text: str, status: str | None, code: str | None) -> tuple[str, bool]:
     if "AWS credentials" in text or "CredentialsNotLoaded" in text:
         return _NO_CREDENTIALS, False
+    if "resolve region" in text:
+        return _NO_REGION, False
     known = _BY_CODE.get(code or "") or _BY_STATUS.get(status or "")
     if known is not None:
         return known

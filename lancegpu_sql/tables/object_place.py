@@ -79,7 +79,7 @@ class ObjectPlace:
             )
         try:
             return write(self.location(name))
-        except (AlreadyExists, CommitConflict):
+        except AlreadyExists:
             if mode == "exist_ok":
                 return self._open(name)
             if mode == "create":

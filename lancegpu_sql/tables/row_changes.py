@@ -20,7 +20,6 @@ from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fitting import fit_column, refuse_computed
 from lancegpu_sql.tables.naming import ROW_ID, is_blob
-from lancegpu_sql.tables.publishing import commit
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 from lancegpu_sql.tables.views import refuse_view
@@ -118,8 +117,7 @@ class RowChanges:
         if not len(touched) and not self._inserted_rows:
             return change
         operation = self._operation(touched)
-        done = commit(self._snapshot, operation, {})
-        self._fragments.committed()
+        done = self._fragments.commit(self._snapshot, operation, {})
         return Change(done, change.rows_inserted, change.rows_updated, change.rows_deleted)
 
     def __enter__(self) -> Self:

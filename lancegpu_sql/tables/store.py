@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from lancegpu_sql.errors import AlreadyExists, InvalidName, TableNotFound
-from lancegpu_sql.tables import changes
+from lancegpu_sql.tables import changes, creation
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.files import StorageOptions
 from lancegpu_sql.tables.folder_place import FolderPlace
@@ -187,6 +187,9 @@ class TableStore:
     def _write(self, name: str, path: str, reader: pa.RecordBatchReader, mode: str) -> Snapshot:
         schema = without_declarations(reader.schema)
         stream = converted(reader, schema, lambda batch: pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+        if mode == "create" and not self.is_local:
+            with stream.own_failures():
+                return Snapshot(name, path, creation.create(name, path, stream.reader, self.storage_options))
         with stream.own_failures(), lance_errors(name):
             dataset = lance.write_dataset(
                 stream.reader,

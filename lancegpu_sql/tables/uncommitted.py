@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancegpu_sql.errors import StorageError
 from lancegpu_sql.tables.column_file import data_path
 from lancegpu_sql.tables.engine import lance, lance_errors
+from lancegpu_sql.tables.publishing import commit
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
@@ -53,9 +55,22 @@ class UncommittedFragments:
         self.fragments += written
         return written
 
-    def committed(self) -> None:
-        """They belong to a version now."""
+    def commit(self, latest: Snapshot, operation: Any, properties: dict[str, str]) -> Snapshot:
+        """Commit an operation that adds them; see `publishing.commit`.
+
+        Raises
+        ------
+        CommitConflict, StorageError
+        """
+        try:
+            done = commit(latest, operation, properties)
+        except StorageError:
+            if not latest.files.tell_outcomes:
+                # The version may be there, and its files must be; those of none go with Lance's clean-up.
+                self.fragments = []
+            raise
         self.fragments = []
+        return done
 
     def remove(self) -> None:
         """Remove the files of those that belong to no version."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -12,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from lancegpu_sql.errors import CommitConflict, ViewWrite
-from lancegpu_sql.tables.engine import lance, lance_errors, lance_schema, pauses
+from lancegpu_sql.tables.engine import lance, lance_errors, lance_schema, until_committed
 from lancegpu_sql.tables.naming import HIDDEN_PREFIX, ROW_ID
-from lancegpu_sql.tables.publishing import JOB_PROPERTY, commit
+from lancegpu_sql.tables.publishing import JOB_PROPERTY
 from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ ORDINAL = f"{HIDDEN_PREFIX}ordinal"
 DIGEST = f"{HIDDEN_PREFIX}digest"
 
 _FRAGMENT_BYTES = 64 << 20
-_TRIES = 20
 
 
 def view_text(schema: pa.Schema, key: str = VIEW_KEY) -> str | None:
@@ -97,22 +95,18 @@ class ViewChanges:
             Another refresh was first, or somebody else wrote to the view; nothing was done.
         """
         self._write()
-        for tried, pause_seconds in enumerate(pauses(), start=1):
+
+        def attempt() -> Snapshot | None:
             latest = self._snapshot.latest()
             if view_text(latest.full_schema, STATE_KEY) != self._base:
-                raise CommitConflict(
-                    f"View {latest.name!r} was refreshed by somebody else meanwhile. Try again.", table=latest.name
-                )
-            try:
-                done = commit(latest, self._operation(latest, metadata), {JOB_PROPERTY: job_id})
-            except CommitConflict:
-                if tried == _TRIES:
-                    raise
-                time.sleep(pause_seconds)
-            else:
-                self._fragments.committed()
-                return done
-        raise AssertionError("pauses() has no end")
+                return None
+            return self._fragments.commit(latest, self._operation(latest, metadata), {JOB_PROPERTY: job_id})
+
+        done = until_committed(attempt)
+        if done is None:
+            name = self._snapshot.name
+            raise CommitConflict(f"View {name!r} was refreshed by somebody else meanwhile. Try again.", table=name)
+        return done
 
     def __enter__(self) -> Self:
         return self

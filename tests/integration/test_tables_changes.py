@@ -12,7 +12,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from tables_kit import PROOF, all_doubled, by_id, files_of, two_fragments
+from tables_kit import PLACES, PROOF, all_doubled, by_id, files_of, store_at, two_fragments
 
 from lancegpu_sql.errors import (
     ColumnNotFound,
@@ -29,9 +29,9 @@ from lancegpu_sql.tables.changes import MergeRules
 from lancegpu_sql.tables.sources import reader_of
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> TableStore:
-    return TableStore(tmp_path)
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> TableStore:
+    return store_at(request, tmp_path)
 
 
 @pytest.fixture
@@ -200,7 +200,8 @@ def test_tagged_and_latest_versions_stay(table: Snapshot) -> None:
     assert upkeep.named_versions(latest) == {2: "tag 'gold'"}
 
 
-def test_files_of_writes_under_way_go_only_where_that_is_asked_for(table: Snapshot) -> None:
+def test_files_of_writes_under_way_go_only_where_that_is_asked_for(tmp_path: Path) -> None:
+    table = two_fragments(TableStore(tmp_path))
     (Path(table.uri) / "data" / "begun.lance").write_text("x" * 100)
     assert upkeep.remove_versions(table, []).files == 0
     assert upkeep.remove_versions(table, [], unfinished_files=True).size_bytes == 100

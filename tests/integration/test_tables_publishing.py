@@ -12,7 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tables_kit import COLUMN, PROOF, all_doubled, by_id, declaration, doubled, files_of, two_fragments, values
+from tables_kit import (
+    COLUMN,
+    PLACES,
+    PROOF,
+    all_doubled,
+    by_id,
+    declaration,
+    doubled,
+    files_of,
+    store_at,
+    two_fragments,
+    values,
+)
 
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.tables import Fragment, Snapshot, TableStore, changes, publishing, reshaping, upkeep
@@ -22,9 +34,9 @@ from lancegpu_sql.tables.sources import reader_of
 DOUBLED = {1: 2, 2: 4, 3: 6, 4: 8, 5: 10}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> TableStore:
-    return TableStore(tmp_path)
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> TableStore:
+    return store_at(request, tmp_path)
 
 
 @pytest.fixture
@@ -90,7 +102,7 @@ def test_rows_are_marked_as_updated_and_keep_their_ids(table: Snapshot) -> None:
 @pytest.mark.parametrize("built", ["before", "meanwhile"])
 def test_an_index_does_not_answer_for_values_it_has_not_seen(table: Snapshot, built: str) -> None:
     table.publish(all_doubled(table), job_id="j", guard=always)
-    stale = lance.dataset(table.uri)
+    stale = lance.dataset(table.uri, storage_options=table.storage_options)
     if built == "before":
         stale.create_scalar_index("y", "BTREE")
     latest = table.latest()
@@ -263,7 +275,9 @@ def test_storage_that_keeps_refusing_is_reported(table: Snapshot) -> None:
 @pytest.mark.parametrize("held", [("y",), (PROOF,), ("y", PROOF)])
 def test_rows_added_elsewhere_with_some_of_the_columns_take_their_file(table: Snapshot, held: tuple[str, ...]) -> None:
     nulls = {name: pa.nulls(2, table.full_schema.field(name).type) for name in held}
-    lance.dataset(table.uri).insert(pa.table({"id": [6, 7], "text": ["f", "g"], **nulls}))
+    lance.dataset(table.uri, storage_options=table.storage_options).insert(
+        pa.table({"id": [6, 7], "text": ["f", "g"], **nulls})
+    )
     latest = table.latest()
     publication = latest.publish(all_doubled(latest), job_id="j", guard=always)
     assert sorted(publication.published) == [0, 1, 2]
@@ -276,7 +290,9 @@ def test_rows_added_elsewhere_with_some_of_the_columns_take_their_file(table: Sn
 
 @pytest.mark.parametrize("write", [*BEARABLE[:3], compact])
 def test_such_rows_bear_other_writers_too(table: Snapshot, write: Callable[[Snapshot], Any]) -> None:
-    lance.dataset(table.uri).insert(pa.table({"id": [6, 7], "text": ["f", "g"], "y": pa.nulls(2, pa.int64())}))
+    lance.dataset(table.uri, storage_options=table.storage_options).insert(
+        pa.table({"id": [6, 7], "text": ["f", "g"], "y": pa.nulls(2, pa.int64())})
+    )
     latest = table.latest()
     latest.publish([doubled(latest, 2)], job_id="j", guard=once(lambda: write(table)))
     assert {key: value for key, value in by_id(table).items() if value is not None}.items() <= {6: 12, 7: 14}.items()
@@ -285,11 +301,18 @@ def test_such_rows_bear_other_writers_too(table: Snapshot, write: Callable[[Snap
 
 @pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
 def test_every_file_format_of_lance_takes_nested_columns(store: TableStore, version: str) -> None:
-    lance.write_dataset(pa.table({"id": [1, 2]}), str(store.path_of("t")), data_storage_version=version)
+    lance.write_dataset(
+        pa.table({"id": [1, 2]}),
+        store.path_of("t"),
+        storage_options=store.storage_options,
+        data_storage_version=version,
+    )
     nested = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
     plain = store.open("t")
     table = plain.declare([(pa.field("y", nested), declaration(plain))], PROOF)
-    lance.dataset(table.uri).insert(pa.table({"id": [3], "y": pa.array([{"a": 0, "b": []}], nested)}))
+    lance.dataset(table.uri, storage_options=table.storage_options).insert(
+        pa.table({"id": [3], "y": pa.array([{"a": 0, "b": []}], nested)})
+    )
     latest = table.latest()
     for fragment in latest.fragments:
         value = pa.array([{"a": 1, "b": ["x"]}] * fragment.physical_rows, nested)

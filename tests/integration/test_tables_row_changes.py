@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance import blob_array, blob_field
-from tables_kit import PROOF, all_doubled, by_id, two_fragments
+from tables_kit import PLACES, PROOF, all_doubled, by_id, data_files, store_at, two_fragments
 
 from lancegpu_sql.errors import CommitConflict, ComputedColumnWrite, InvalidData
 from lancegpu_sql.tables import Snapshot, TableStore, changes, upkeep
@@ -17,9 +17,9 @@ from lancegpu_sql.tables.row_changes import RowChanges
 from lancegpu_sql.tables.sources import reader_of
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> TableStore:
-    return TableStore(tmp_path)
+@pytest.fixture(params=PLACES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> TableStore:
+    return store_at(request, tmp_path)
 
 
 @pytest.fixture
@@ -146,13 +146,13 @@ def test_rows_added_meanwhile_stay(table: Snapshot) -> None:
 
 
 def test_files_of_what_was_refused_are_removed(table: Snapshot) -> None:
-    before = set(Path(table.uri, "data").iterdir())
+    before = data_files(table)
     with RowChanges(table) as work:
         work.update(*rows(table, 1), texts("mine"))
         changes.delete(table, "id = 1")
         with pytest.raises(CommitConflict):
             work.commit()
-    assert set(Path(table.uri, "data").iterdir()) == before
+    assert data_files(table) == before
 
 
 def test_a_table_without_stable_row_ids_is_changed_as_well(tmp_path: Path) -> None:

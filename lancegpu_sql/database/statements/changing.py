@@ -7,7 +7,6 @@ is refused, and the statement runs again on the version that writer made, so tha
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
-from lancegpu_sql.errors import CommitConflict, InvalidQuery
+from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.lock import column_lock
@@ -26,12 +25,11 @@ from lancegpu_sql.sql.statements import changes, model, split
 from lancegpu_sql.sql.statements.blame import told_of
 from lancegpu_sql.sql.statements.changes import CHANGE, ROW_COLUMNS, ROWS, Target
 from lancegpu_sql.tables.changes import Change
-from lancegpu_sql.tables.engine import pauses
+from lancegpu_sql.tables.engine import until_committed
 from lancegpu_sql.tables.fitting import refuse_computed
 from lancegpu_sql.tables.row_changes import RowChanges
 from lancegpu_sql.tables.snapshot import Snapshot
 
-_TRIES = 20
 _LOCK_NAME = "\0merge"  # of no column
 
 S = TypeVar("S", model.Update, model.Delete, model.Merge)
@@ -187,14 +185,7 @@ def _numbered(statement: S) -> S:
 
 def _committed(context: Context, name: model.Name, attempt: Callable[[Snapshot], Change]) -> Change:
     """What an attempt on the latest version gives, which is made again as long as other writers are first."""
-    for tried, pause_seconds in enumerate(pauses(), start=1):
-        try:
-            return attempt(context.snapshot(name))
-        except CommitConflict:
-            if tried == _TRIES:
-                raise
-        time.sleep(pause_seconds)
-    raise AssertionError("pauses() has no end")
+    return until_committed(lambda: attempt(context.snapshot(name)))
 
 
 def _one_at_a_time(context: Context, statement: model.Merge) -> AbstractContextManager[None]:

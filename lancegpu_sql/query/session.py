@@ -12,7 +12,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.carriers import rows_of
-from lancegpu_sql.query.engine import duckdb_errors, error_for
+from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.function_query import FunctionQuery, read_tree
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import NeedsToRun, signatures_of
@@ -118,14 +118,15 @@ class QuerySession:
     def _statements(self, text: str) -> list[tuple[str, str]]:
         """The statements of a text, each with its kind, as DuckDB tells them apart."""
         try:
-            found = self._state.engine.extract_statements(text)
-        except duckdb.ParserException as exc:
+            with duckdb_errors():
+                found = self._state.engine.extract_statements(text)
+        except InvalidQuery:
             plain = _with_version_names(text)
             if plain == text:
-                raise error_for(exc) from exc
+                raise
             try:
                 found = self._state.engine.extract_statements(plain)  # an alias may follow AT (VERSION => n) here
-            except duckdb.ParserException as other:
+            except duckdb.Error as other:
                 raise InvalidQuery(str(other).partition("\n")[0]) from other
             return [(found[0].type.name, text)]
         return [(statement.type.name, statement.query) for statement in found]

@@ -66,6 +66,8 @@ class TextCall:
         Whether it is all that stands in that TRY.
     constant
         Whether its arguments are constants, and nothing around it may keep it from being evaluated.
+    is_method
+        Whether its first argument stands before it: ``x.f()``.
     """
 
     function: str
@@ -78,6 +80,7 @@ class TextCall:
     in_try: bool
     alone_in_try: bool
     constant: bool = False
+    is_method: bool = False
 
 
 def with_values(function: str, values: Mapping[str, Any]) -> str:
@@ -99,7 +102,17 @@ def values_in(function: str) -> dict[str, Any]:
 class CallReader:
     """Reads the arguments of the call whose name is at an index."""
 
-    def __init__(self, text: str, tokens: Sequence[Token], index: int, signature: Signature, close: int | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        index: int,
+        signature: Signature,
+        close: int | None,
+        *,
+        is_method: bool = False,
+    ) -> None:
+        self._is_method = is_method
         self._text, self._tokens, self._name = text, tokens, tokens[index]
         self.signature = signature
         if close is None:
@@ -118,10 +131,11 @@ class CallReader:
         self._check_form()
         written = self._written()
         by_parameter: dict[str, tuple[int, int]] = {}
+        before = 1 if self._is_method else 0
         values: dict[str, Any] = {}
         named = False
         unpacked = False
-        for position, (name, tokens) in enumerate(written):
+        for position, (name, tokens) in enumerate(written, before):
             unpacked = unpacked or _unpacks(tokens)
             named = named or name is not None
             init = self._init_parameter(name)
@@ -131,10 +145,10 @@ class CallReader:
                 values[init.name] = self._constant(init, tokens)
                 continue
             parameter = self._parameter(position, name, tokens, named)
-            if parameter in by_parameter:
+            if parameter in by_parameter or (before and parameter == self.signature.parameters[0]):
                 raise self.refusal(f"is given {parameter!r} twice", name)
             by_parameter[parameter] = (tokens[0].start, tokens[-1].end + 1)
-        missing = [name for name in self.signature.parameters if name not in by_parameter]
+        missing = [name for name in self.signature.parameters[before:] if name not in by_parameter]
         if missing and not unpacked:
             raise self.refusal(f"lacks {', '.join(map(repr, missing))}: {self._usage()}")
         unmade = [each.name for each in self.signature.init_parameters if each.required and each.name not in values]
@@ -152,6 +166,7 @@ class CallReader:
             not named,
             False,
             False,
+            is_method=self._is_method,
         )
 
     def _init_parameter(self, name: Token | None) -> InitValue | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.tokens import Token, TokenType, is_name
 
 OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
@@ -22,6 +23,7 @@ _NOT_BEFORE_CALL = frozenset(
     {TokenType.DOT, TokenType.DCOLON, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.STRING, TokenType.NUMBER}
     | {TokenType.PLACEHOLDER, TokenType.HEREDOC_STRING, TokenType.SEMICOLON, TokenType.IDENTIFIER}
 )
+_SCHEMAS = frozenset({"main", "memory", "temp", "system", "pg_catalog", "information_schema"})
 _BEFORE_TABLE = frozenset({"FROM", "JOIN", "LATERAL", "PIVOT", "UNPIVOT"})
 _AFTER_TABLES = frozenset(
     {"WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "QUALIFY", "WINDOW", "UNION", "EXCEPT", "INTERSECT"}
@@ -34,6 +36,7 @@ class Site(Enum):
     """What a name before a bracket is."""
 
     CALL = auto()
+    METHOD = auto()  # what stands before the dot is its first argument
     TABLE_FUNCTION = auto()
     OTHER = auto()
 
@@ -81,9 +84,12 @@ def sites(tokens: Sequence[Token], pairs: dict[int, int]) -> dict[int, Site]:
     for index, token in enumerate(tokens):
         frame, word = frames[-1], word_of(token)
         if index + 1 < len(tokens) and is_name(token) and tokens[index + 1].token_type is TokenType.L_PAREN:
+            method = _is_method(tokens, index)
             macro_body = names_macro and len(frames) == 1 and index > 0 and word_of(tokens[index - 1]) == "AS"
             can_be = macro_body or _can_be_call(tokens, index, closed_distinct_on)
-            if not can_be or _names_cte(tokens, pairs.get(index + 1)) or (names_index and len(frames) == 1):
+            if method:
+                found[index] = Site.METHOD
+            elif not can_be or _names_cte(tokens, pairs.get(index + 1)) or (names_index and len(frames) == 1):
                 found[index] = Site.OTHER
             else:
                 found[index] = Site.TABLE_FUNCTION if frame.expects_table else Site.CALL
@@ -143,6 +149,16 @@ def _can_be_call(tokens: Sequence[Token], index: int, closed_distinct_on: bool) 
     if before.token_type is TokenType.PARAMETER:
         return before.text == "@"
     return _words_of(before)[-1] in _BEFORE_EXPRESSION if is_name(before) else True
+
+
+def _is_method(tokens: Sequence[Token], index: int) -> bool:
+    """Whether a name is called on what stands before it: ``x.f()``, and not a function of a schema, ``main.f()``."""
+    if index < 2 or tokens[index - 1].token_type is not TokenType.DOT:
+        return False
+    first = index - 2
+    while first >= 2 and is_name(tokens[first]) and tokens[first - 1].token_type is TokenType.DOT:
+        first -= 2
+    return not (is_name(tokens[first]) and fold(tokens[first].text) in _SCHEMAS)
 
 
 def _names_cte(tokens: Sequence[Token], close: int | None) -> bool:

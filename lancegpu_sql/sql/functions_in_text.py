@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.sql.call_reader import CallReader, Signature, TextCall
 from lancegpu_sql.sql.call_sites import Site, closings, sites, word_of
 from lancegpu_sql.sql.constant_calls import is_constant, is_reached
@@ -40,17 +41,28 @@ def calls_in(text: str, known: Mapping[str, Signature]) -> tuple[TextCall, ...]:
     for index in sorted(names & found.keys()):
         if found[index] is Site.OTHER:
             continue
-        reader = CallReader(text, tokens, index, known[fold(tokens[index].text)], pairs.get(index + 1))
+        is_method = found[index] is Site.METHOD
+        signature = known[fold(tokens[index].text)]
+        reader = CallReader(text, tokens, index, signature, pairs.get(index + 1), is_method=is_method)
         if found[index] is Site.TABLE_FUNCTION:
             raise reader.refusal(
                 "gives one value for one row; it is no table. Write SELECT "
                 f"{reader.signature.name}(…), or UNNEST({reader.signature.name}(…)) where it returns a list"
             )
-        call = reader.call()
+        try:
+            call = reader.call()
+        except InvalidQuery:
+            if is_method and is_name(tokens[index - 2]):
+                continue  # a function of a schema, perhaps, of which DuckDB knows more
+            raise
         close = reader.close
         around = [span for span in tries if span[0] < index and close < span[1]]
-        alone = (index - 1, close + 1) in tries
-        constant = is_constant(tokens, (index + 1, close), names & found.keys()) and is_reached(tokens, index)
+        alone = not is_method and (index - 1, close + 1) in tries
+        constant = (
+            not is_method
+            and is_constant(tokens, (index + 1, close), names & found.keys())
+            and is_reached(tokens, index)
+        )
         calls.append(replace(call, in_try=bool(around), alone_in_try=alone, constant=constant))
     return tuple(calls)
 

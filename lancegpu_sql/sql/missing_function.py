@@ -20,6 +20,9 @@ def with_registered(message: str, functions: Iterable[str]) -> str:
     if found is None:
         return message
     names = {fold(name): name for name in functions}
+    if fold(found["name"]) in names:  # the name of a schema stands before it
+        written = names[fold(found["name"])]
+        return f'{found["told"]}\nThe Function "{written}" is called by its name alone.{message[found.end() :]}'
     near = difflib.get_close_matches(fold(found["name"]), list(names), n=1, cutoff=_CUTOFF)
     guess = f'\nDid you mean "{names[near[0]]}"?' if near else found["guess"] or ""
     listed = "" if near else "\nSHOW FUNCTIONS lists those that are registered."

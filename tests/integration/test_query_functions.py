@@ -82,6 +82,8 @@ GOOD = "(SELECT * FROM docs WHERE text <> 'bad') good"
         ("SELECT list_transform(['x', 'yy'], lambda t: size(t))", [([1, 2],)]),
         ("SELECT scaled(by := 0.5, n := id) FROM docs WHERE id = 3", [(1.5,)]),
         ("SELECT scaled(size('abcd'), 2.0)", [(8.0,)]),
+        ("SELECT d.text.size(), (d.id + 1).scaled(by := 0.5) FROM docs d WHERE id.scaled(1) = 3.0", [(None, 2.0)]),
+        ("SELECT list_transform(words(upper(text)), lambda t: t.lower().size()) FROM docs WHERE id = 1", [([1, 1],)]),
         ("SELECT a.id FROM docs a JOIN docs b ON size(a.text) = b.id AND a.id < 5 AND b.id = 4", [(4,)]),
         ("SELECT id, (SELECT size(d.text)) FROM docs d WHERE id = 2", [(2, 3)]),
         (

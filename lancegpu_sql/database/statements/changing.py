@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -80,7 +80,7 @@ def merge(context: Context, statement: model.Merge) -> QueryResult:
     def attempt(snapshot: Snapshot) -> Change:
         target = _target(context, snapshot, statement)
         using = tuple(column_of(snapshot, each) for each in statement.using)
-        source = context.session.query(changes.source_query(statement), context.parameters).columns
+        source = _source_columns(context, statement)
         actions = [_spelled_out(snapshot, each, list(target.types), source, statement) for each in statement.actions]
         written = list(dict.fromkeys(one.column for action in actions for one in action.assignments))
         refuse_computed(snapshot, written)
@@ -93,6 +93,12 @@ def merge(context: Context, statement: model.Merge) -> QueryResult:
     with _one_at_a_time(context, statement):
         done = _committed(context, statement.table, attempt)
     return context.count(done.rows_inserted + done.rows_updated + done.rows_deleted)
+
+
+def _source_columns(context: Context, statement: model.Merge) -> list[str]:
+    query = changes.source_query(statement)
+    with _told_of(context, statement, query):
+        return context.session.query(query, context.parameters).columns
 
 
 def _merge_batch(
@@ -157,16 +163,23 @@ def _rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a query made for a statement: `ROW_COLUMNS` and what else it tells of each."""
     relation = TableRelation(snapshot, ROW_COLUMNS)
-    try:
+    with _told_of(context, statement, text):
         result = context.session.query(text, context.parameters, given={ROWS: relation})
         if len(result.columns) != columns:
             raise InvalidQuery("An expression of this statement gives several columns; each value is one.")
         with result.to_reader() as reader:
             yield from reader
+
+
+@contextmanager
+def _told_of(context: Context, statement: model.Update | model.Delete | model.Merge, query: str) -> Iterator[None]:
+    """Raise what DuckDB says of a query made for a statement, whose parameters are numbered, as something about that."""
+    try:
+        yield
     except InvalidQuery as exc:
         parts = changes.parts_of(statement)
         raise told_of(
-            exc, text, context.statement, context.text, written=statement.text, parts=parts
+            exc, query, context.statement, context.text, written=statement.text, parts=parts
         ) from exc.__cause__
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Protocol, TypeVar
@@ -94,30 +95,35 @@ class Context:
 
     def engine(self, statement: Statement) -> QueryResult:
         """Give a statement to DuckDB as written."""
-        return self._told(statement.text, lambda: self.session.sql(statement.text, self.parameters))
+        with self.told_of(statement.text):
+            return self.session.sql(statement.text, self.parameters)
 
-    def query(self, text: str) -> QueryResult:
-        """Run a query that is part of the statement, as written."""
-        return self._told(text, lambda: self.session.query(text, self.parameters))
+    def query(self, text: str, parts: Sequence[str] = ()) -> QueryResult:
+        """Run a query that is part of the statement, as written, or put together of such parts."""
+        with self.told_of(text, parts):
+            return self.session.query(text, self.parameters)
 
     def types(self, written: Sequence[str]) -> list[pa.DataType]:
         """The Arrow types of some of DuckDB's, as they stand in the statement."""
         values = ",\n".join(f"CAST(NULL AS {kind}) AS {quote(f'value {at}')}" for at, kind in enumerate(written))
         query = f"SELECT {values} LIMIT 0"
-        result = self._told(query, lambda: self.session.query(query), parts=written)
+        with self.told_of(query, written):
+            result = self.session.query(query)
         if len(result.columns) != len(written):
             raise InvalidQuery(f"This is no type: {', '.join(written)}.")
         return list(result.to_arrow().schema.types)
 
-    def _told(self, text: str, ask: Callable[[], QueryResult], parts: Sequence[str] = ()) -> QueryResult:
+    @contextmanager
+    def told_of(self, query: str, parts: Sequence[str] = ()) -> Iterator[None]:
+        """Raise what DuckDB says of a query as something about the statement, whose parts stand in that query."""
         try:
-            return ask()
+            yield
         except InvalidQuery as exc:
-            if _SHOWS_A_NAME.fullmatch(text) and exc.message.startswith("There is no table"):
+            if _SHOWS_A_NAME.fullmatch(query) and exc.message.startswith("There is no table"):
                 raise InvalidQuery(
                     f"{exc.message} SHOW is also for {', '.join(SHOWN)}.", **exc.facts
                 ) from exc.__cause__
-            raise told_of(exc, text, self.statement, self.text, parts=parts or (text,)) from exc.__cause__
+            raise told_of(exc, query, self.statement, self.text, parts=parts or (query,)) from exc.__cause__
 
     def column_types(self, snapshot: Snapshot) -> dict[str, str | None]:
         """DuckDB's type of each column that a statement may write; None where Arrow knows better."""

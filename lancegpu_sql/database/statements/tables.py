@@ -72,7 +72,7 @@ def insert(context: Context, statement: model.Insert) -> QueryResult:
         counted = Counted(_one_empty_row(snapshot))
         changes.add(snapshot, counted.reader)
         return context.count(counted.rows)
-    result = context.query(statement.query)
+    result = context.query(statement.query, statement.query_parts)
     names = _written(snapshot, statement, list(types), result.columns)
     refuse_computed(snapshot, names)
     _check_complete(snapshot, names)

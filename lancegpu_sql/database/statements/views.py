@@ -82,7 +82,8 @@ def create(context: Context, statement: model.CreateView) -> QueryResult:
     if statement.if_not_exists and context.table_name(statement.view) is not None:
         views.view_named(context.services, name)  # a table of that name is no view that is there already
         return context.done()
-    view = views.create_view(context.services, name, statement.query)
+    with context.told_of(f"FROM (\n{statement.query}\n) LIMIT 0", (statement.query,)):
+        view = views.create_view(context.services, name, statement.query)
     assert view is not None
     if rule is not None:
         view.set_schedule(rule, on_failure=on_failure, on_waiting_longer_than=waits, **options)

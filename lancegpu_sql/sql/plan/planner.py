@@ -72,6 +72,8 @@ def plan_query(
     try:
         if len(tokens_of(text)) > _MOST_TOKENS:
             raise NotPlanned("the query is too long to be planned in a short time")
+        if any(call.is_method for call in calls):
+            raise NotPlanned("it is called on its first argument, after a dot")
         marked = mark(text, calls, known)
         if read_tree is not None:
             _check_reading(marked, text, calls, read_tree)

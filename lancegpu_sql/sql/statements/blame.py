@@ -7,16 +7,19 @@ still stand in it as they were, and so the place can be found in the user's text
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
-from lancegpu_sql.sql.places import offset_of, query_error
+from lancegpu_sql.sql.places import offset_of, place_of, query_error
 from lancegpu_sql.sql.statements.changes import ROW_COLUMNS
 from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import Statement
 from lancegpu_sql.sql.statements.scanner import words_of
 
 _PLACE = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^.*\s*\Z")
+_CUT = "..."
+_LEAST_SHOWN = 30  # of a cut line, to be sure of where it is from
 _PARSER = "Parser Error: "
 _CANDIDATES = re.compile(r"\nCandidate bindings: (.*)")
 
@@ -53,7 +56,10 @@ def told_of(
     at = offset_of(whole, statement.place) + _before_numbering(statement.text, text, start)
     if said.startswith(_PARSER):
         return fault(whole, at, "This expression is not complete" if is_end else said.removeprefix(_PARSER))
-    return error if query == statement.text else query_error(said, whole, at, **error.facts)
+    if query == statement.text and offset_of(whole, statement.place) == 0:  # DuckDB shows just that
+        shown = place_of(whole, at)
+        return InvalidQuery(message, **{"line": shown.line, "column": shown.column, **error.facts})
+    return query_error(said, whole, at, **error.facts)
 
 
 def _before_numbering(original: str, numbered: str, at: int) -> int:
@@ -66,25 +72,45 @@ def _before_numbering(original: str, numbered: str, at: int) -> int:
 
 
 def _offset(query: str, place: re.Match[str]) -> int | None:
-    """Which character of the query DuckDB points at; None where it shows only a part of the line."""
+    """Which character of the query DuckDB points at; None where that cannot be told from what it shows."""
     lines = query.split("\n")
-    number, column = int(place[1]) - 1, len(place[3]) - len(f"LINE {place[1]}: ")
-    if number >= len(lines) or lines[number].rstrip() != place[2].rstrip() or column < 0:
+    number, column = int(place[1]) - 1, _characters(place[2], len(place[3]) - len(f"LINE {place[1]}: "))
+    if number >= len(lines) or column < 0:
         return None
+    line, shown = lines[number].replace("\0", "\\0"), place[2].rstrip()
+    if line.rstrip() != shown:  # of a long line it shows a part
+        cut = len(_CUT) if shown.startswith(_CUT) else 0
+        part = shown[cut:].removesuffix(_CUT)
+        if len(part) < _LEAST_SHOWN or line.count(part) != 1:
+            return None
+        column += line.index(part) - cut
+    column -= line[:column].count("\\0") - lines[number][:column].count("\\0")
     return sum(len(line) + 1 for line in lines[:number]) + column
+
+
+def _characters(shown: str, width: int) -> int:
+    """How many characters of a line are before its caret, which DuckDB places as a terminal shows them."""
+    for count, character in enumerate(shown):
+        if width <= 0:
+            return count
+        wide = unicodedata.east_asian_width(character) in "WF"
+        width -= 0 if unicodedata.combining(character) else 2 if wide else 1
+    return len(shown) + width
 
 
 def _in_statement(query: str, at: int, statement: str, parts: Iterable[str]) -> tuple[int, bool] | None:
     """Which character of the statement stands at one of the query, and whether a part has ended before it."""
-    for part in parts:
+    ended = None
+    for part in filter(None, parts):
         start = query.find(part)
-        while start >= 0:
+        while start >= 0 and part in statement:
+            if start <= at < start + len(part):
+                return statement.index(part) + at - start, False
             # What is missing at a part's end is missed at what follows it in the query.
-            if start <= at <= start + len(part) + 1 and part in statement:
-                is_end = at >= start + len(part) and part != query
-                return statement.index(part) + min(at - start, len(part)), is_end
+            if start + len(part) <= at <= start + len(part) + 1:
+                ended = ended or (statement.index(part) + len(part), part != query)
             start = query.find(part, start + 1)
-    return None
+    return ended
 
 
 def _without_row_columns(message: str) -> str:

@@ -29,16 +29,26 @@ def insert(reader: Reader, with_list: str) -> Statement:
     if by_name and columns:
         reader.refuse("BY NAME takes the columns from the query: leave the list of columns out", expected="a query")
     query: str | None = None
+    parts: tuple[str, ...] = ()
     if reader.accept("DEFAULT"):
         reader.keywords("VALUES")
     else:
         first = reader.at
         reader.text_until(lambda: reader.sees("RETURNING") or reader.sees("ON", "CONFLICT"), "a query, or VALUES (…)")
         query = with_parts(with_list, reader.text_with_defaults(first, reader.at))
+        parts = (with_list, reader.text_between(first, reader.at)) if with_list else (query,)
     if reader.sees("ON", "CONFLICT"):
         reader.refuse(_NO_KEYS)
     _end(reader)
-    return Insert(text=reader.text, place=reader.start, table=table, columns=columns, by_name=by_name, query=query)
+    return Insert(
+        text=reader.text,
+        place=reader.start,
+        table=table,
+        columns=columns,
+        by_name=by_name,
+        query=query,
+        query_parts=parts,
+    )
 
 
 def update(reader: Reader, with_list: str) -> Statement:

@@ -37,6 +37,7 @@ def replaced(text: str) -> str:
         ('SELECT "my.Embed-2"(t)', 'SELECT "_e"(t)'),
         ("SELECT nothing()", 'SELECT "_n"()'),
         ("f(x) > 1", '"_f"(x) > 1'),
+        ("SELECT t.a.f(), (a).f().f(), 'a'.g(y := 1)", 'SELECT t.a."_f"(), (a)."_f"()."_f"(), \'a\'."_g"(1)'),
         ("SELECT a FROM t WHERE f(x) AND NOT f(y) OR z IN (f(1), f(2))", None),
         ("SELECT CASE WHEN f(x) THEN f(1) ELSE f(2) END", None),
         ("SELECT DISTINCT f(x), DISTINCT ON (a, b) f(y)", None),
@@ -73,7 +74,7 @@ def test_calls_get_the_other_name(text: str, expected: str | None):
     [
         "SELECT 'f(x)', $$ f(x) $$, $a$ f(x) $a$, e'f(\\'x)' -- f(x)\n/* f(x) /* nested */ f(x) */",
         'SELECT f, "f", t.f FROM t',
-        "SELECT schema.f(x), t.f(x), x.f()",
+        "SELECT main.f(x), elsewhere.f(x), elsewhere.main.f(x)",
         "WITH f(a) AS (SELECT 1) FROM f",
         "WITH RECURSIVE f(a, b) AS NOT MATERIALIZED (SELECT 1, 2), g(a) USING KEY (a) AS (SELECT 1) FROM f, g",
         "FROM t AS f(a, b)",

@@ -17,5 +17,10 @@ def test_where_none_is_similar_it_is_said_where_they_are_listed():
     assert told == TOLD.replace("?\n", "?\nSHOW FUNCTIONS lists those that are registered.\n", 1)
 
 
+def test_a_registered_function_is_called_without_a_schema():
+    told = with_registered(TOLD, ["Sentimnt"])
+    assert 'The Function "Sentimnt" is called by its name alone.' in told
+
+
 def test_another_message_stays_as_it_is():
     assert with_registered("Binder Error: no", ["no"]) == "Binder Error: no"

@@ -40,12 +40,16 @@ class CreateTableAs(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Insert(Statement):
-    """[WITH …] INSERT INTO t [(column, …)] [BY NAME] query; `query` is None for DEFAULT VALUES."""
+    """[WITH …] INSERT INTO t [(column, …)] [BY NAME] query; `query` is None for DEFAULT VALUES.
+
+    `query_parts` are what of the query stands in the statement: its WITH and the rest.
+    """
 
     table: Name
     columns: tuple[str, ...]
     by_name: bool
     query: str | None
+    query_parts: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,49 @@
+"""What DuckDB says of a query, told of the statement that it was made for."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError
+from lancegpu_sql.sql.statements import split
+from lancegpu_sql.sql.statements.blame import told_of
+
+ENGINE = duckdb.connect(":memory:")
+LONG = ", ".join(f"{number} AS number_{number}" for number in range(20))
+
+
+def said_of(text: str, query: str = "", parts: tuple[str, ...] = ()) -> LanceGpuError:
+    """What is told of the last statement of a text after what DuckDB says of a query, or of the statement itself."""
+    statement = split(text)[-1]
+    query = query or statement.text
+    with pytest.raises(duckdb.Error) as caught:
+        ENGINE.execute(query)
+    return told_of(InvalidQuery(str(caught.value)), query, statement, text, parts=parts)
+
+
+@pytest.mark.parametrize("before", ["", "FROM a;\n ", "SELECT '🎉', 'é';"])
+@pytest.mark.parametrize("lead", ["", f"{LONG}, ", "'🎉é🎉', '漢', ", f"'{'🎉é' * 40}' AS n, {LONG}, "])
+@pytest.mark.parametrize(("wrong", "at"), [("nothing", 0), ("1 one two", len("1 one "))])
+def test_a_place_is_found_in_long_lines_and_beside_wide_characters(before: str, lead: str, wrong: str, at: int):
+    text = f"{before}SELECT {lead}{wrong}"
+    told = said_of(text)
+    line = text.split("\n")[-1]
+    assert (told.facts["line"], told.facts["column"]) == (text.count("\n") + 1, line.index(wrong) + at + 1)
+
+
+def test_the_place_is_in_the_part_that_duckdb_points_into():
+    text = "WITH a AS (SELECT 1) INSERT INTO t BY NAME FFROM a"
+    told = said_of(text, "WITH a AS (SELECT 1)\nFFROM a", ("WITH a AS (SELECT 1)", "FFROM a"))
+    assert told.facts["column"] == text.index("FFROM") + 1
+
+
+def test_what_is_missing_at_the_end_of_a_part_is_told_there():
+    text = "CREATE MATERIALIZED VIEW v AS SELECT a AS"
+    told = said_of(text, "FROM (\nSELECT a AS\n) LIMIT 0", ("SELECT a AS",))
+    assert told.message.startswith(f"This expression is not complete, at line 1, column {len(text) + 1}.")
+
+
+def test_a_mistake_without_a_place_is_told_where_the_statement_begins():
+    told = said_of("FROM t;\n  SELECT FROM t")
+    assert (told.facts["line"], told.facts["column"]) == (2, 3)

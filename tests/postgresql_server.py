@@ -20,15 +20,16 @@ START_SECONDS = 60
 DEBIANS = Path("/usr/lib/postgresql")
 CLUSTERS = Path("/etc/postgresql-common/createcluster.conf")
 
-# Whoever may enter the folder of the socket may be anyone, but for one role, which has to say its password.
-RULES = "local all guarded scram-sha-256\nlocal all all trust\n"
+# Whoever may enter the folder of the socket may be anyone, but for one role, which has to say its password; over a network
+# all have to.
+RULES = "local all guarded scram-sha-256\nlocal all all trust\nhost all all all scram-sha-256\n"
 
 
 class PostgresqlServer:
-    """A server; `folder` holds its files and its socket, `programs` are Debian's."""
+    """A server; `folder` holds its files and its socket, `programs` are Debian's, `address` is where it also listens, if anywhere."""
 
-    def __init__(self, folder: Path, programs: Path, user: str | None) -> None:
-        self.folder, self.programs = folder, programs
+    def __init__(self, folder: Path, programs: Path, user: str | None, address: str = "") -> None:
+        self.folder, self.programs, self.address = folder, programs, address
         self._user = user
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -55,7 +56,7 @@ class PostgresqlServer:
     def start(self) -> None:
         """Start it, and return once it takes connections."""
         settings = (
-            "listen_addresses=",
+            f"listen_addresses={self.address}",
             f"unix_socket_directories={self.folder}",
             "unix_socket_permissions=0700",
             "fsync=off",
@@ -108,13 +109,13 @@ def programs(say: Callable[[str], None]) -> Path:
 
 
 @contextmanager
-def running(programs: Path) -> Iterator[PostgresqlServer]:
+def running(programs: Path, address: str = "") -> Iterator[PostgresqlServer]:
     """Start a server that is gone afterwards, its files too; root starts it as another user, as it asks for."""
     user = None if os.geteuid() else "postgres"
     folder = Path(tempfile.mkdtemp(prefix="lg-pg-"))  # short, as the name of a socket must be
     if user is not None:
         shutil.chown(folder, user)
-    server = PostgresqlServer(folder, programs, user)
+    server = PostgresqlServer(folder, programs, user, address)
     try:
         server.make()
         server.start()

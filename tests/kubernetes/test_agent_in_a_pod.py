@@ -2,71 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from agents import eventually
-from cluster.api import Api
 from cluster.kubectl import Kubectl
 from cluster.real_node import RealNode
 from cluster.running import RunningCluster
+from example import AGENTS, DEPLOYMENT, EXAMPLE, WORKERS, inside, names, write_overlay
 from gate import Gate
-from suites import TESTS
 
-EXAMPLE = TESTS.parent / "examples" / "kubernetes"
 NAMESPACE = "lancegpu-real"
 AGENT = f"system:serviceaccount:{NAMESPACE}:lancegpu-agent"
-DEPLOYMENT = "deploy/lancegpu-agent"
-WORKERS = "app.kubernetes.io/managed-by=lancegpu"
-
-CLASSES = """
-gpu_classes:
-  - {name: default, gpu_model: simulated, gpu_memory_bytes: 1GiB, node_selector: {pool: real}}
-"""
 
 
 @pytest.fixture(scope="module")
 def overlay(real_node: RealNode, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example as its document says to change it: image, classes; and a namespace, a volume, a place of its own."""
-    folder = tmp_path_factory.mktemp("example")
-    shutil.copytree(EXAMPLE / "base", folder / "base")
-    base = folder / "base" / "kustomization.yaml"
-    changed = yaml.safe_load(base.read_text())
-    name, _, tag = real_node.worker_image.rpartition(":")
-    changed["images"] = [{"name": "lancegpu-sql", "newName": name, "newTag": tag}]
-    base.write_text(yaml.safe_dump(changed))
-    (folder / "base" / "gpu_classes.yaml").write_text(CLASSES)
-    disk = folder / "disk"
-    disk.mkdir()
-    disk.chmod(0o777)  # what a StorageClass would make for the pod's group
-    here = folder / "overlay"
-    here.mkdir()
-    volume: dict[str, Any] = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": NAMESPACE},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "capacity": {"storage": "100Gi"},
-            "claimRef": {"namespace": NAMESPACE, "name": "lancegpu-database"},
-            "hostPath": {"path": str(disk)},
-            "persistentVolumeReclaimPolicy": "Retain",
-        },
-    }
-    (here / "volume.yaml").write_text(yaml.safe_dump(volume))
-    small = [
-        {"op": "add", "path": "/spec/template/spec/nodeSelector", "value": {"pool": "real"}},
-        {"op": "replace", "path": "/spec/template/spec/containers/0/resources/requests", "value": {"cpu": "100m"}},
-        {"op": "add", "path": "/spec/template/spec/containers/0/readinessProbe/periodSeconds", "value": 1},
-    ]
-    patch = {"target": {"kind": "Deployment", "name": "lancegpu-agent"}, "patch": yaml.safe_dump(small)}
-    kustomization = {"namespace": NAMESPACE, "resources": ["../base", "volume.yaml"], "patches": [patch]}
-    (here / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return here
+    """The example, for a real node."""
+    return write_overlay(tmp_path_factory.mktemp("example"), real_node, NAMESPACE)
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +35,18 @@ def agent(kubectl: Kubectl, overlay: Path) -> Iterator[None]:
     kubectl("delete", "-k", str(overlay), "--wait=false")
 
 
-def inside(kubectl: Kubectl, *command: str, stdin: str = "") -> str:
-    """Run something in the agent's pod, as the example's document does, and return what it printed."""
-    ran = kubectl("-n", NAMESPACE, "exec", "-i", DEPLOYMENT, "--", *command, stdin=stdin)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return ran.stdout
-
-
-def names(api: Api, kind: str, labels: str) -> list[str]:
-    """The names of the objects of a kind that carry some labels."""
-    return [one["metadata"]["name"] for one in api.list(kind, NAMESPACE, labelSelector=labels)]
-
-
 @pytest.fixture(scope="module")
 def first_job(agent: object, kubectl: Kubectl) -> None:
     """The example's first refresh, left to the agent, has ended."""
-    printed = inside(kubectl, "python", "-", stdin=(EXAMPLE / "first.py").read_text())
-    inside(kubectl, "lancegpu", "jobs", "watch", printed.split()[-1])
+    printed = inside(kubectl, NAMESPACE, "python", "-", stdin=(EXAMPLE / "first.py").read_text())
+    inside(kubectl, NAMESPACE, "lancegpu", "jobs", "watch", printed.split()[-1])
 
 
 @pytest.mark.usefixtures("first_job")
 def test_an_agent_in_a_pod_runs_a_job_on_a_gpu(kubectl: Kubectl):
-    (row,) = (line for line in inside(kubectl, "lancegpu", "columns").splitlines() if line.startswith("reviews"))
+    (row,) = (
+        line for line in inside(kubectl, NAMESPACE, "lancegpu", "columns").splitlines() if line.startswith("reviews")
+    )
     assert row.split() == ["reviews", "size", "text_size", "version", "1", "2", "0", "0", "0"]
 
 
@@ -123,7 +68,7 @@ def test_the_network_policy_is_for_workers_and_lets_the_agent_in(cluster: Runnin
 
     def selected(by: dict[str, Any]) -> list[str]:
         labels = by["podSelector"]["matchLabels"].items()
-        return names(cluster.client(), "Pod", ",".join(f"{key}={value}" for key, value in labels))
+        return names(cluster.client(), "Pod", NAMESPACE, ",".join(f"{key}={value}" for key, value in labels))
 
     workers, agents = selected(policy["spec"]), selected(rule["from"][0])
     assert [name.rpartition("-")[0] for name in workers] == ["lancegpu-text-size"]
@@ -162,17 +107,17 @@ def test_a_new_agent_goes_on_with_the_job_of_the_old_one_and_no_worker_is_left_o
 ):
     api = cluster.client()
     with Gate(real_node.machine_address) as gate:
-        printed = inside(kubectl, "python", "-", stdin=HELD_JOB.format(address=gate.address))
+        printed = inside(kubectl, NAMESPACE, "python", "-", stdin=HELD_JOB.format(address=gate.address))
         first = gate.next()
-        (old,) = names(api, "Pod", "app.kubernetes.io/name=lancegpu-agent")
+        (old,) = names(api, "Pod", NAMESPACE, AGENTS)
         kubectl("-n", NAMESPACE, "rollout", "restart", DEPLOYMENT)
         api.until("Pod", old, lambda pod: pod is None or "deletionTimestamp" in pod["metadata"], NAMESPACE)
         first.let_go()
         gate.open()
         kubectl("-n", NAMESPACE, "rollout", "status", DEPLOYMENT, "--timeout=120s")
-        inside(kubectl, "lancegpu", "jobs", "watch", printed.split()[-1])
-    worked = inside(kubectl, "python", "-", stdin=SHOW_VALUES).split()
+        inside(kubectl, NAMESPACE, "lancegpu", "jobs", "watch", printed.split()[-1])
+    worked = inside(kubectl, NAMESPACE, "python", "-", stdin=SHOW_VALUES).split()
     assert [name.rpartition("-")[0] for name in worked] == ["lancegpu-worker-name"] * 3
-    left = eventually(lambda: names(api, "Pod", WORKERS), lambda found: len(found) < 2)
+    left = eventually(lambda: names(api, "Pod", NAMESPACE, WORKERS), lambda found: len(found) < 2)
     assert first.worker not in left
-    assert set(names(api, "Secret", WORKERS)) <= set(left)
+    assert set(names(api, "Secret", NAMESPACE, WORKERS)) <= set(left)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from object_store import S3Server, installed
+from object_store import running as s3_running
 from postgresql_server import PostgresqlServer, programs, running
 from skips import refusal
 from suites import rank, report_lines, suite_of
@@ -96,6 +98,19 @@ def postgresql_programs(request: pytest.FixtureRequest) -> Path:
 def postgresql_server(postgresql_programs: Path) -> Iterator[PostgresqlServer]:
     """A PostgreSQL server of this run's own, started when the first test wants it."""
     with running(postgresql_programs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
+    """An S3 server of this run's own, started when the first test wants it."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def say(words: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(f"\n{words}", flush=True)
+
+    with s3_running(installed(say)) as server:
         yield server
 
 

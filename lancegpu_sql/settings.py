@@ -137,6 +137,11 @@ class Settings(BaseModel):
         description="Whether packages that come without a wheel may be built for such an environment, which runs their own code "
         "where a Function is registered and where its environment is made.",
     )
+    secret_sources: str | None = Field(
+        default=None,
+        description="Where `secrets` of Functions may come from, as patterns: `env:HF_*, file:/run/secrets/*, "
+        "kubernetes:models/*`. None: from anywhere where workers run on this machine, from nowhere where they run on a cluster.",
+    )
     init_timeout_seconds: Seconds | None = Field(
         default=600.0,
         description="How long a worker may take to load a Function (imports, model weights). None: for ever.",

@@ -50,7 +50,10 @@ class InitParameter(Model):
 
 
 class FunctionPlacement(Model):
-    """Where a Function may run. Not part of what it is: changing it makes no new version."""
+    """Where a Function may run. Not part of what it is: changing it makes no new version.
+
+    `secrets` has, by variable, where the value comes from; the value itself is nowhere in a catalog.
+    """
 
     gpu: bool = False
     gpu_class: str | None = None
@@ -58,6 +61,9 @@ class FunctionPlacement(Model):
     cpus: int = 1
     concurrency: int = 1
     batch_size: int | None = None
+    gpu_memory_bytes: int | None = None
+    image: str | None = None
+    secrets: dict[str, str] = {}
 
 
 class FunctionEnvironment(Model):

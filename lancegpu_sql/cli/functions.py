@@ -85,7 +85,11 @@ def show(
             "batch size": found.placement.batch_size,
             "calls at a time": found.placement.concurrency,
             "deterministic": found.deterministic,
+            "GPU memory": found.placement.gpu_memory_bytes
+            and f"{found.placement.gpu_memory_bytes / 2**30:.4g} GiB at least",
+            "image": found.placement.image,
             "environment": [f"{key}={value}" for key, value in found.env.items()],
+            "secrets": [f"{key} from {source}" for key, source in found.placement.secrets.items()],
             "Python": found.python_version,
             "packages": list(found.environment.pip) if found.environment else [],
             "installed": _locked(found),

@@ -306,7 +306,8 @@ class Database:
         return registry.list_functions(self._services.catalog)
 
     def alter_function(self, name: str, **placement: Any) -> FunctionVersion:
-        """Change where a Function runs: ``gpu_class``, ``gpus``, ``cpus``, ``batch_size``, ``concurrency``.
+        """Change where and how a Function runs: any of ``gpu_class``, ``gpus``, ``gpu_memory_bytes``, ``cpus``, ``batch_size``,
+        ``concurrency``, ``image``, ``secrets``.
 
         No new version is made and nothing is computed anew.
 

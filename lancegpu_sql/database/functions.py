@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lancegpu_sql.catalog.models import FunctionVersion
+from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database.gpu_classes import known_gpu_classes
 from lancegpu_sql.database.services import Services
@@ -18,8 +18,10 @@ from lancegpu_sql.functions.binding import Bindable
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import as_function, define
 from lancegpu_sql.functions.inspection import inspect_file
-from lancegpu_sql.functions.options import PLACEMENT_OPTIONS
+from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, checked_placement, known_options
 from lancegpu_sql.functions.registry import RegisteredFunction
+from lancegpu_sql.functions.secret_sources import check_allowed
+from lancegpu_sql.placement.images import is_allowed, parse_image
 
 
 def registration(
@@ -30,6 +32,7 @@ def registration(
         raise _registered_already(services.catalog, function)
     checked = as_function(function, name, **options)
     limits = limits_of(services.catalog)
+    check_placement_here(services, checked.name, FunctionPlacement(**checked.options.placement()))
     return checked.name, lambda: registry.register_definition(
         services.catalog, limits, define(checked), services.environments.lock
     )
@@ -45,6 +48,7 @@ def register_file(services: Services, path: str | os.PathLike[str], name: str | 
     limits = limits_of(services.catalog)
     for definition in definitions:
         registry.check_gpu_class(limits, definition.version.name, definition.version.placement)
+        check_placement_here(services, definition.version.name, definition.version.placement)
     return [
         registry.register_definition(services.catalog, limits, definition, services.environments.lock)
         for definition in definitions
@@ -64,7 +68,37 @@ def alter_function(services: Services, name: str, placement: Mapping[str, Any]) 
         raise InvalidInput(
             f"alter_function({name!r}): say what to change: {', '.join(PLACEMENT_OPTIONS)}", function=name
         )
+    known_options(placement, PLACEMENT_OPTIONS)
+    present = services.catalog.function(name).placement.model_dump()
+    check_placement_here(services, name, FunctionPlacement(**checked_placement({**present, **placement})))
     return registry.alter_function(services.catalog, limits_of(services.catalog), name, **placement)
+
+
+def check_placement_here(services: Services, name: str, placement: FunctionPlacement) -> None:
+    """Refuse a Function's secrets and image where this database's workers could not have them.
+
+    Raises
+    ------
+    InvalidInput, InvalidFunction
+        An operator does not allow them.
+    """
+    settings = services.settings
+    on_cluster = settings.kubernetes_namespace is not None
+    check_allowed(name, placement.secrets, settings.secret_sources, on_cluster=on_cluster)
+    if placement.image is None:
+        return
+    try:
+        parse_image(placement.image)
+    except ValueError as exc:
+        raise InvalidFunction(f"{name}: image: {exc}.", function=name) from exc
+    wanted = (placement.gpu_class or registry.DEFAULT_GPU_CLASS) if placement.gpu else None
+    allowed = next((one.allowed_images for one in known_gpu_classes(services.catalog) if one.name == wanted), None)
+    if allowed is not None and not is_allowed(placement.image, allowed):
+        raise InvalidFunction(
+            f"{name} names the image {placement.image!r}, and the GPU class {wanted!r} allows {', '.join(allowed) or 'none'}: "
+            "choose one of these, or leave image out.",
+            function=name,
+        )
 
 
 def drop_function(services: Services, name: str, version: int | None) -> None:
@@ -106,6 +140,9 @@ def own_frame(traceback_text: str, path: str | os.PathLike[str]) -> str:
     return "\n".join(lines[at : at + 2])
 
 
-def limits_of(catalog: Catalog) -> dict[str, int | None]:
-    """Return the GPU classes by name, with the most GPUs that one worker of each may have."""
-    return {one.name: one.max_gpu_count_per_worker for one in known_gpu_classes(catalog)}
+def limits_of(catalog: Catalog) -> dict[str, registry.GpuClassLimit]:
+    """Return the GPU classes by name, with what a worker of each may have."""
+    return {
+        one.name: registry.GpuClassLimit(one.max_gpu_count_per_worker, one.gpu_memory_bytes)
+        for one in known_gpu_classes(catalog)
+    }

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancegpu_sql.catalog.models import FunctionVersion, GpuClassRecord, utc_now
+from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, GpuClassRecord, utc_now
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import GpuClassesDiffer, GpuClassNotFound, InvalidInput
-from lancegpu_sql.functions.registry import DEFAULT_GPU_CLASS
+from lancegpu_sql.functions.registry import DEFAULT_GPU_CLASS, too_small
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.gpu_class_changes import changes
 from lancegpu_sql.placement.gpu_class_file import load_gpu_classes
@@ -112,13 +112,14 @@ def broken_by(
     old, new = ({one.name: one for one in classes} for classes in (before, after))
     told = []
     for function in functions:
-        name, gpus = function.placement.gpu_class or DEFAULT_GPU_CLASS, function.placement.gpus
-        if not function.placement.gpu or not _runs_on(old.get(name), gpus) or _runs_on(new.get(name), gpus):
+        placement, name = function.placement, function.placement.gpu_class or DEFAULT_GPU_CLASS
+        if not placement.gpu or not _runs_on(old.get(name), placement) or _runs_on(new.get(name), placement):
             continue
         columns = ", ".join(columns_of(function.name))
         who = f"Function {function.name} (it computes {columns})" if columns else f"Function {function.name}"
-        why = (
-            f"asks for gpus={gpus}, more than one worker of GPU class {name!r} may then have"
+        small = too_small(placement, name, new[name].gpu_memory_bytes) if name in new else None
+        why = small or (
+            f"asks for gpus={placement.gpus}, more than one worker of GPU class {name!r} may then have"
             if name in new
             else f"asks for GPU class {name!r}, which goes"
         )
@@ -134,7 +135,7 @@ def check_runs_on(services: Services, function: FunctionVersion, gpu_class: str 
     GpuClassNotFound
         With the classes there are, and how the Function is moved to one of them.
     InvalidInput
-        A worker of the class may not have as many GPUs as the Function needs.
+        A worker of the class may not have as many GPUs, or as large ones, as the Function needs.
     """
     if not function.placement.gpu:
         return
@@ -148,7 +149,14 @@ def check_runs_on(services: Services, function: FunctionVersion, gpu_class: str 
             f"on another one (gpu_class=..., --gpu-class), or move the Function: {move(function.name)}",
             gpu_class=wanted,
         )
-    if not _runs_on(known[wanted], function.placement.gpus):
+    small = too_small(function.placement, wanted, known[wanted].gpu_memory_bytes)
+    if small is not None:
+        raise InvalidInput(
+            f"Function {function.name} {small}: run it on another class (gpu_class=..., --gpu-class), or change what it asks "
+            f"for with alter_function({function.name!r}, gpu_memory_bytes=...)",
+            gpu_class=wanted,
+        )
+    if not _runs_on(known[wanted], function.placement):
         raise InvalidInput(
             f"Function {function.name} asks for gpus={function.placement.gpus}, but a worker of GPU class {wanted!r} has "
             f"{known[wanted].max_gpu_count_per_worker} at most: {move(function.name)} changes what it asks for",
@@ -161,9 +169,11 @@ def move(function: str) -> str:
     return f"db.alter_function({function!r}, gpu_class=..., gpus=...)"
 
 
-def _runs_on(gpu_class: GpuClass | None, gpus: int) -> bool:
-    limit = None if gpu_class is None else gpu_class.max_gpu_count_per_worker
-    return gpu_class is not None and (limit is None or gpus <= limit)
+def _runs_on(gpu_class: GpuClass | None, placement: FunctionPlacement) -> bool:
+    if gpu_class is None or too_small(placement, gpu_class.name, gpu_class.gpu_memory_bytes) is not None:
+        return False
+    limit = gpu_class.max_gpu_count_per_worker
+    return limit is None or placement.gpus <= limit
 
 
 def _write(catalog: Catalog, classes: Sequence[GpuClass]) -> None:

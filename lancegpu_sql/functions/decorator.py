@@ -149,6 +149,13 @@ def function(target: Callable[..., Any] | None = None, /, **options: Any) -> Any
         The minor version of Python that its workers run, such as ``"3.12"``; this process's if left out.
     code : tuple of str
         Modules and packages of your own that it imports, such as ``("mypackage",)``: they travel with it.
+    secrets : dict of str to str
+        Variables of its workers whose values are told nowhere, with where they come from: ``"env:HF_TOKEN"`` and
+        ``"file:/run/secrets/hf"``, read where a worker is started, or ``"kubernetes:SECRET/KEY"``.
+    gpu_memory_bytes : int or str, optional
+        The least memory of a GPU that will do, such as ``"24GiB"``. Needs `gpu=True`.
+    image : str, optional
+        What its workers run on Kubernetes, instead of their GPU class's image.
 
     Raises
     ------

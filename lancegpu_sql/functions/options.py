@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.environment import checked_code, checked_pip, checked_python_version
+from lancegpu_sql.functions.secret_sources import checked_secrets
+from lancegpu_sql.functions.sizes import MOST_BYTES, parse_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACEMENT_OPTIONS = ("gpu", "gpu_class", "gpus", "cpus", "concurrency", "batch_size")
+PLACEMENT_OPTIONS = (
+    "gpu", "gpu_class", "gpus", "cpus", "concurrency", "batch_size", "gpu_memory_bytes", "image", "secrets",
+)  # fmt: skip
 """Where and how a Function runs; none of them changes what it computes."""
 
 _MOST = 2**31 - 1
@@ -64,13 +68,20 @@ class FunctionOptions:
     pip: tuple[str, ...] = ()
     python_version: str | None = None
     code: tuple[str, ...] = ()
+    gpu_memory_bytes: int | None = None
+    image: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", checked_env(self.env))
         object.__setattr__(self, "pip", checked_pip(self.pip))
         checked_python_version(self.python_version)
         object.__setattr__(self, "code", checked_code(self.code))
+        object.__setattr__(self, "gpu_memory_bytes", _bytes_of(self.gpu_memory_bytes))
+        object.__setattr__(self, "secrets", checked_secrets(self.secrets))
         check_placement(self.placement())
+        if both := sorted(self.env.keys() & self.secrets.keys()):
+            raise InvalidFunction(f"{both[0]} is in env and in secrets: leave it out of one of them.")
         if not isinstance(self.deterministic, bool):
             raise InvalidFunction(f"deterministic is True or False, not {self.deterministic!r}.")
 
@@ -121,8 +132,45 @@ def check_placement(placement: Mapping[str, Any]) -> None:
         _check_count(name, placement[name])
     if placement["batch_size"] is not None:
         _check_count("batch_size", placement["batch_size"])
+    if placement["gpu_memory_bytes"] is not None and not gpu:
+        raise InvalidFunction("gpu_memory_bytes without gpu=True: write gpu=True, or leave it out.")
+    image = placement["image"]
+    if image is not None and (not isinstance(image, str) or not image.strip() or not image.isprintable()):
+        raise InvalidFunction(f"image is the name of a container image, such as 'registry/path:tag', not {image!r}.")
+    for name in placement["secrets"]:
+        if is_placement_variable(name):
+            raise InvalidFunction(f"secrets: {name} is set by the placement; choose another name.")
     if placement["gpus"] != 1 and not gpu:
         raise InvalidFunction(f"gpus={placement['gpus']} without gpu=True: write gpu=True, or leave gpus out.")
+
+
+def checked_placement(placement: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a placement as the catalog keeps it.
+
+    Raises
+    ------
+    InvalidFunction
+        It makes no sense, whatever GPU classes there are.
+    """
+    checked = {
+        **placement,
+        "gpu_memory_bytes": _bytes_of(placement["gpu_memory_bytes"]),
+        "secrets": checked_secrets(placement["secrets"]),
+    }
+    check_placement(checked)
+    return checked
+
+
+def _bytes_of(given: Any) -> int | None:
+    if given is None:
+        return None
+    try:
+        size_bytes = parse_bytes(given)
+    except ValueError as exc:
+        raise InvalidFunction(f"gpu_memory_bytes: {exc}") from None
+    if not isinstance(size_bytes, int) or isinstance(size_bytes, bool) or not 1 <= size_bytes <= MOST_BYTES:
+        raise InvalidFunction(f"gpu_memory_bytes is a number of bytes, or a text such as '24GiB', not {given!r}.")
+    return size_bytes
 
 
 def _check_count(name: str, value: Any) -> None:

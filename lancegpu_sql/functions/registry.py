@@ -20,7 +20,8 @@ from lancegpu_sql.functions.definition import (
     digest_of_function,
 )
 from lancegpu_sql.functions.environment_uv import lock as lock_packages
-from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, check_placement, known_options
+from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, checked_placement, known_options
+from lancegpu_sql.functions.sizes import shown_gib
 
 # What is said to people goes through logging: seen without any set-up, and silenced or kept by the usual means.
 _log = logging.getLogger("lancegpu_sql.functions")
@@ -28,8 +29,25 @@ _log = logging.getLogger("lancegpu_sql.functions")
 DEFAULT_GPU_CLASS = "default"
 """The class of a GPU Function that names none."""
 
-GpuClassLimits = Mapping[str, int | None]
-"""GPU class name -> the most GPUs one worker of it may have; None where there is no limit."""
+
+@dataclass(frozen=True)
+class GpuClassLimit:
+    """What a worker of a GPU class may have; None where there is no limit, or none is told.
+
+    Attributes
+    ----------
+    gpus
+        The most GPUs.
+    memory_bytes
+        Of each.
+    """
+
+    gpus: int | None = None
+    memory_bytes: int | None = None
+
+
+GpuClassLimits = Mapping[str, GpuClassLimit]
+"""What there is, by the names of GPU classes."""
 
 Lock = Callable[[Sequence[str], str], str]
 """Resolves requirements for a minor version of Python."""
@@ -205,7 +223,7 @@ def alter_function(catalog: Catalog, gpu_classes: GpuClassLimits, name: str, **p
     Parameters
     ----------
     **placement
-        Any of `gpu, gpu_class, gpus, cpus, concurrency, batch_size`.
+        Any of `gpu, gpu_class, gpus, cpus, concurrency, batch_size, gpu_memory_bytes, image, secrets`.
 
     Raises
     ------
@@ -216,9 +234,9 @@ def alter_function(catalog: Catalog, gpu_classes: GpuClassLimits, name: str, **p
     """
     known_options(placement, PLACEMENT_OPTIONS)
     latest = catalog.function(name)
-    changed = {**latest.placement.model_dump(), **placement}
-    check_placement(changed)
-    wanted = FunctionPlacement(**changed)
+    wanted = FunctionPlacement(**checked_placement({**latest.placement.model_dump(), **placement}))
+    if both := sorted(latest.env.keys() & wanted.secrets.keys()):
+        raise InvalidFunction(f"{both[0]} is in the env of {latest.name} already: choose another name for the secret.")
     check_gpu_class(gpu_classes, latest.name, wanted)
     if wanted != latest.placement:
         _place(catalog, latest, wanted)
@@ -236,7 +254,7 @@ def _place(catalog: Catalog, latest: FunctionVersion, wanted: FunctionPlacement)
 
 
 def check_gpu_class(gpu_classes: GpuClassLimits, name: str, placement: FunctionPlacement) -> None:
-    """Refuse a placement on a class that there is not, or with more GPUs than it gives one worker.
+    """Refuse a placement on a class that there is not, or that gives a worker fewer or smaller GPUs.
 
     Raises
     ------
@@ -258,13 +276,29 @@ def check_gpu_class(gpu_classes: GpuClassLimits, name: str, placement: FunctionP
             gpu_class=wanted,
         )
     limit = gpu_classes[wanted]
-    if limit is not None and placement.gpus > limit:
+    if limit.gpus is not None and placement.gpus > limit.gpus:
         raise InvalidFunction(
-            f"{name} asks for gpus={placement.gpus}, but a worker of the GPU class {wanted!r} has {limit} at most: "
-            f"write gpus={limit} or fewer.",
+            f"{name} asks for gpus={placement.gpus}, but a worker of the GPU class {wanted!r} has {limit.gpus} at most: "
+            f"write gpus={limit.gpus} or fewer.",
             gpu_class=wanted,
-            limit=limit,
+            limit=limit.gpus,
         )
+    small = too_small(placement, wanted, limit.memory_bytes)
+    if small is not None:
+        roomy = [each for each, other in gpu_classes.items() if too_small(placement, each, other.memory_bytes) is None]
+        instead = f"name another class ({', '.join(sorted(roomy))})" if roomy else "no class has larger ones"
+        raise InvalidFunction(f"{name} {small}: {instead}.", gpu_class=wanted, limit=limit.memory_bytes)
+
+
+def too_small(placement: FunctionPlacement, gpu_class: str, memory_bytes: int | None) -> str | None:
+    """Say, after the Function's name, that a class's GPUs have too little memory; None where they have enough, or do not say."""
+    least = placement.gpu_memory_bytes
+    if least is None or memory_bytes is None or memory_bytes >= least:
+        return None
+    return (
+        f"needs GPUs with {shown_gib(least)} of memory (gpu_memory_bytes), and those of the GPU class {gpu_class!r} have "
+        f"{shown_gib(memory_bytes)}"
+    )
 
 
 def get_function(catalog: Catalog, name: str, version: int | None = None) -> RegisteredFunction:

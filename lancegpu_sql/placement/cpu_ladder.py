@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lancegpu_sql.errors import InvalidPlacement
-from lancegpu_sql.placement.gpu_class import parse_bytes
+from lancegpu_sql.functions.sizes import parse_bytes
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _EXAMPLE = "write rungs as 'small 1 2GiB, medium 2 8GiB': a name, CPUs and memory, the smallest first"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from lancegpu_sql.errors import InvalidGpuClass
+from lancegpu_sql.functions.sizes import MOST_BYTES, parse_bytes
 from lancegpu_sql.placement.pod_fields import (
     Annotations,
     Declared,
@@ -39,33 +39,13 @@ from lancegpu_sql.placement.pod_fields import (
 )
 from lancegpu_sql.settings import MOST_SECONDS, requirement
 
-_BYTES_PER_UNIT = {
-    **{unit: 1000**power for power, unit in enumerate(("B", "kB", "MB", "GB", "TB"))},
-    **{unit: 1024**power for power, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), start=1)},
-}
-_MOST = 2**63 - 1
 # A ledger of devices is read whole, again and again.
 _MOST_SIMULATED = 1024
 
 START_TIMEOUT_SECONDS = 1800.0
 """An image of 30 GB, as those with CUDA may be, takes 20 minutes at 25 MB/s."""
 
-_BYTES_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B)\s*")
-
-
-def parse_bytes(value: object) -> object:
-    """Return the bytes that a text such as ``24GiB`` stands for; what is no text is left as it is."""
-    if not isinstance(value, str):
-        return value
-    match = _BYTES_TEXT.fullmatch(value)
-    unit = "kB" if match and match[2] == "KB" else match[2] if match else ""
-    if match is None or unit not in _BYTES_PER_UNIT:
-        raise ValueError(f"{value!r} is no size: write bytes as a number, or a text such as '24GiB' or '80GB'")
-    size_bytes = float(match[1]) * _BYTES_PER_UNIT[unit]
-    return int(size_bytes) if size_bytes < _MOST else _MOST + 1
-
-
-SizeBytes = Annotated[PositiveInt, Field(le=_MOST), BeforeValidator(parse_bytes)]
+SizeBytes = Annotated[PositiveInt, Field(le=MOST_BYTES), BeforeValidator(parse_bytes)]
 
 
 class Toleration(Declared):

@@ -15,6 +15,7 @@ from lancegpu_sql.catalog.models import ProcessIdentity
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.functions.environment import Environment
 from lancegpu_sql.functions.environment_store import EnvironmentStore
+from lancegpu_sql.functions.secret_sources import refuse_kubernetes_sources
 from lancegpu_sql.placement.devices import ClassDevices, DriverReport, devices_of, nvidia_devices
 from lancegpu_sql.placement.host import MemoryKills, available_cores
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
@@ -95,6 +96,7 @@ class LocalPlacement:
     def ask(self, request: WorkerRequest, listener: Listener) -> LocalTicket:
         """Ask for one worker and return at once; see `Placement.ask`."""
         refuse_queue(request)
+        refuse_kubernetes_sources(request.function, request.secrets)
         site = self._open()
         ticket = LocalTicket(site, request, listener)
         site.tickets[request.request_id] = ticket

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from lancegpu_sql.functions.environment_store import EnvironmentStore
+from lancegpu_sql.functions.secret_sources import own_variables
 from lancegpu_sql.placement.host import MemoryKills
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
 from lancegpu_sql.placement.mailbox import Mailbox
@@ -178,7 +179,8 @@ class LocalTicket:
     def _spawn(self, devices: tuple[str, ...]) -> WorkerProcess:
         socket_path = self._site.mailbox.new_socket_path()
         token = os.urandom(32).hex()
-        command, own = self._site.command, dict(os.environ)
+        hidden = own_variables(self.request.secrets)
+        command, own = self._site.command, {name: value for name, value in os.environ.items() if name not in hidden}
         if self.request.environment is not None:
             ready = self._site.environments.find(self.request.environment)
             if ready is None:

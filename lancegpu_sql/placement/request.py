@@ -50,6 +50,11 @@ class WorkerRequest:
         Places to keep off, as `Ready` names them, where there are others: a device failed there.
     environment
         The packages and the Python of the worker; None where it has this program's own.
+    image
+        What the worker runs in a pod, instead of its class's image.
+    secrets
+        By variable, where the value comes from. The placement keeps such variables of this process from the worker, and sees
+        to those that a cluster keeps.
     """
 
     request_id: str
@@ -66,6 +71,8 @@ class WorkerRequest:
     cpu_rung: str | None = None
     avoid: frozenset[str] = frozenset()
     environment: Environment | None = None
+    image: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def queue_name(self) -> str | None:

@@ -13,6 +13,8 @@ from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.functions.environment_store import environment_of
+from lancegpu_sql.functions.registry import too_small
+from lancegpu_sql.functions.secret_sources import check_allowed
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.query.bound import bound_values
 from lancegpu_sql.refresh.request import RefreshOptions
@@ -147,6 +149,8 @@ def gpu_classes_for(
         The database does not know it.
     """
     if not placement.gpu:
+    InvalidInput
+        Its GPUs have less memory than the Function needs.
         return None, ()
     wanted = named or placement.gpu_class or "default"
     classes = {record.name: record for record in catalog.gpu_classes()}
@@ -159,7 +163,10 @@ def gpu_classes_for(
         )
     chosen = GpuClass.from_spec(classes[wanted].spec)
     backups = [GpuClass.from_spec(classes[name].spec) for name in chosen.backup_classes if name in classes]
-    return chosen, tuple(backups)
+    return chosen, tuple(one for one in backups if too_small(placement, one.name, one.gpu_memory_bytes) is None)
+    small = too_small(placement, wanted, chosen.gpu_memory_bytes)
+    if small is not None:
+        raise InvalidInput(f"the Function {small}: run it on another class", gpu_class=wanted)
 
 
 def _need(
@@ -176,6 +183,8 @@ def _need(
     gpu_class, backups = gpu_classes_for(catalog, placement, options.gpu_class)
     return WorkerNeed(
         load=FunctionLoad(
+    on_cluster = settings.kubernetes_namespace is not None
+    check_allowed(function.name, placement.secrets, settings.secret_sources, on_cluster=on_cluster)
             function=function.name,
             version=function.version,
             digest=function.digest,
@@ -192,6 +201,8 @@ def _need(
         environment=environment_of(function),
         job_id=job_id,
         owner=f"job {job_id} ({owner}, process {os.getpid()})",
+        image=placement.image,
+        secrets=placement.secrets,
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
         since=job_made_at(job_id),
         queue=options.queue,

@@ -42,13 +42,18 @@ def main(arguments: list[str]) -> int:
     # A crash in native code still tells where it was, to whoever started the worker.
     faulthandler.enable(file=owner_stderr)
 
+    from lancegpu_sql.functions.secret_sources import Masking
     from lancegpu_sql.workers.desk import Desk
     from lancegpu_sql.workers.output import OutputCapture
     from lancegpu_sql.workers.server import Tls, WorkerService
 
     folder = None if on_network else Path(arguments[1]).parent  # of its socket: private, and cleared away by its owner
+    masked = Masking()
     desk = Desk(
-        lambda load: loading.load_function(load, folder), lambda error: loading.failure_of(error), OutputCapture()
+        lambda load: loading.load_function(load, folder, masked),
+        lambda error: loading.failure_of(error, masked),
+        OutputCapture(),
+        masked,
     )
     signal.signal(signal.SIGTERM, lambda *_: desk.retire())
     if on_network:

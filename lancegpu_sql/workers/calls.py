@@ -54,6 +54,8 @@ class FunctionLoad:
         Calls at a time in one worker.
     init_timeout_seconds
         How long loading may take; None means as long as it takes.
+    secrets
+        Values for environment variables of the worker; None stands for one that it has already.
     """
 
     function: str
@@ -64,6 +66,7 @@ class FunctionLoad:
     output_type: str
     concurrency: int = 1
     init_timeout_seconds: float | None = None
+    secrets: Mapping[str, str | None] = field(default_factory=dict, repr=False)
 
     def same_content(self, other: FunctionLoad) -> bool:
         """Whether a worker that has loaded `other` has loaded this."""
@@ -85,6 +88,7 @@ class FunctionLoad:
                 "bound": dict(self.bound),
                 "output_type": self.output_type,
                 "concurrency": self.concurrency,
+                "secrets": dict(self.secrets),
             }
         ).encode()
         return b"".join((len(head).to_bytes(4, "big"), head, self.payload))

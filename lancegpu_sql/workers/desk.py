@@ -83,9 +83,26 @@ class _Retire:
 
 
 class Desk:
-    """Work in the order it came; `run` does it until `retire` is called."""
+    """Work in the order it came; `run` does it until `retire` is called.
 
-    def __init__(self, loader: Loader, failure_of: FailureOf, output: OutputCapture) -> None:
+    Parameters
+    ----------
+    loader, failure_of
+        Load a Function, and describe what it raised.
+    output
+        Has what user code prints.
+    masked
+        Makes secrets in it unreadable.
+    """
+
+    def __init__(
+        self,
+        loader: Loader,
+        failure_of: FailureOf,
+        output: OutputCapture,
+        masked: Callable[[str], str] = lambda text: text,
+    ) -> None:
+        self._masked = masked
         self._loader = loader
         self._failure_of = failure_of
         self._output = output
@@ -236,7 +253,7 @@ class Desk:
             f"[raised outside of any call, by what an earlier one left behind: {self._failure_of(stray).message}]"
             for stray in self._turns.strays()
         )
-        return self._output.take() + strays
+        return (*map(self._masked, self._output.take()), *strays)
 
     def _take_up(self, load: FunctionLoad) -> LoadReport:
         self._close()

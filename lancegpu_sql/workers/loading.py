@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lancegpu_sql.functions.faults import UserFaultError, described, summary
 from lancegpu_sql.functions.loading import LoadedFunction
 from lancegpu_sql.functions.loading import load as load_payload
 from lancegpu_sql.functions.payload import Payload
+from lancegpu_sql.functions.secret_sources import Masking
 from lancegpu_sql.workers.calls import CallFailure, FunctionLoad
 
 # User code raises what it likes: gigabytes, too. So much of it is for people to read.
@@ -29,28 +31,35 @@ _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = tuple(filter(None, (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))))
 
 
-def load_function(load: FunctionLoad, folder: Path | None) -> tuple[LoadedFunction, int]:
+def load_function(load: FunctionLoad, folder: Path | None, masked: Masking) -> tuple[LoadedFunction, int]:
     """Load a Function in this process; return it and how many calls of it may run at a time.
 
-    Modules that travel with it are unpacked into `folder`, which goes when the worker's owner does.
+    Modules that travel with it are unpacked into `folder`, which goes when the worker's owner does. Its secrets become
+    environment variables here, where no other process sees them, and are masked from now on.
 
     A Function that is called once per row has its rows computed several at a time within one call.
     """
+    os.environ.update({name: value for name, value in load.secrets.items() if value is not None})
+    masked.add(os.environ[name] for name in load.secrets if name in os.environ)
     at_once = 1 if Payload.from_bytes(load.payload).calling == "row" else load.concurrency
     return load_payload(load.payload, load.bound, concurrency=load.concurrency, folder=folder), at_once
 
 
-def failure_of(error: BaseException) -> CallFailure:
-    """Describe what loading or calling a Function raised; what is not the user's fault is `internal`."""
+def failure_of(error: BaseException, masked: Masking) -> CallFailure:
+    """Describe what loading or calling a Function raised, without its secrets; what is not the user's fault is `internal`."""
+
+    def shown(text: str | None, most: int) -> str:
+        return _cut(masked(text or ""), most)
+
     if isinstance(error, UserFaultError):
         return CallFailure(
             kind=error.kind,
-            message=_cut(error.message, _MESSAGE_CHARACTERS),
-            error_type=_cut(error.error_type or "", _TYPE_CHARACTERS),
-            traceback=_cut(error.traceback_text or "", _TRACEBACK_CHARACTERS),
+            message=shown(error.message, _MESSAGE_CHARACTERS),
+            error_type=shown(error.error_type, _TYPE_CHARACTERS),
+            traceback=shown(error.traceback_text, _TRACEBACK_CHARACTERS),
             row_index=error.row_index,
-            expected=_cut_or_none(error.facts.get("expected")),
-            got=_cut_or_none(error.facts.get("got")),
+            expected=_shown_or_none(error.facts.get("expected"), masked),
+            got=_shown_or_none(error.facts.get("got"), masked),
             retry_after_seconds=error.facts.get("retry_after_seconds"),
         )
     facts = described(error)
@@ -58,9 +67,9 @@ def failure_of(error: BaseException) -> CallFailure:
     where = " (by a signal handler or another interruption, outside of the Function itself)" if struck else ""
     return CallFailure(
         kind="raised" if struck else "internal",
-        message=_cut(summary(error), _MESSAGE_CHARACTERS) + where,
-        error_type=_cut(facts["error_type"], _TYPE_CHARACTERS),
-        traceback=_cut(facts["traceback_text"], _TRACEBACK_CHARACTERS),
+        message=shown(summary(error), _MESSAGE_CHARACTERS) + where,
+        error_type=shown(facts["error_type"], _TYPE_CHARACTERS),
+        traceback=shown(facts["traceback_text"], _TRACEBACK_CHARACTERS),
     )
 
 
@@ -93,5 +102,5 @@ def _cut(text: str, most: int) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _cut_or_none(text: str | None) -> str | None:
-    return None if text is None else _cut(text, _MESSAGE_CHARACTERS)
+def _shown_or_none(text: str | None, masked: Masking) -> str | None:
+    return None if text is None else _cut(masked(text), _MESSAGE_CHARACTERS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lancegpu_sql.functions.environment import Environment
 from lancegpu_sql.placement.gpu_class import GpuClass
@@ -38,6 +38,10 @@ class WorkerNeed:
         Places to keep off, where there are others: a device failed there.
     environment
         Packages and Python of its own, which the Function's version names.
+    image
+        What the worker runs on Kubernetes, instead of its class's.
+    secrets
+        Where the values of its secret variables come from.
     """
 
     load: FunctionLoad
@@ -53,6 +57,8 @@ class WorkerNeed:
     cpu_rung: str | None = None
     avoid: frozenset[str] = frozenset()
     environment: Environment | None = None
+    image: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def queue_name(self) -> str | None:
@@ -69,6 +75,7 @@ class WorkerNeed:
             and (self.queue_name, self.cpu_rung) == (other.queue_name, other.cpu_rung)
             and (self.gpu_class, self.gpus, self.cpus) == (other.gpu_class, other.gpus, other.cpus)
             and dict(self.env) == dict(other.env)
+            and (self.image, dict(self.secrets)) == (other.image, dict(other.secrets))
         )
 
     def on(self, gpu_class: GpuClass | None) -> WorkerNeed:
@@ -92,4 +99,6 @@ class WorkerNeed:
             cpu_rung=self.cpu_rung,
             avoid=self.avoid,
             environment=self.environment,
+            image=self.image,
+            secrets=self.secrets,
         )

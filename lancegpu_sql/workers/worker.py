@@ -9,6 +9,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 
 from lancegpu_sql.errors import Cancelled, EnvironmentFailed, LanceGpuError, LoadFailed, WorkerLost
+from lancegpu_sql.functions.secret_sources import Masking, read_secrets
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener, Placement
 from lancegpu_sql.placement.request import Lost, PlacementEvent, Ready, Refused, Starting, Waiting, Wanted
@@ -48,6 +49,7 @@ class Worker:
         self._lost: Lost | None = None
         self._is_lost = threading.Event()
         self._news: SimpleQueue[_Told] = SimpleQueue()
+        self._masked = Masking()
         self.started_seconds = 0.0
         """What starting and loading it took, without waiting for room."""
         self._room_since: float | None = None
@@ -151,12 +153,12 @@ class Worker:
         listener(self.ready_for(self.need))
 
     def _prepare(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
-        """Have the Function's environment made, before a device is asked for."""
-        if self.need.environment is None:
-            return
+        """Have the Function's environment made, and look for its secrets, before a device is asked for."""
         load = self.need.load
         try:
-            placement.prepare(self.need.environment, listener, interrupted)
+            read_secrets(self.need.secrets)
+            if self.need.environment is not None:
+                placement.prepare(self.need.environment, listener, interrupted)
         except EnvironmentFailed as exc:
             exc.facts.update(function=load.function, version=load.version)
             message = f"{load.function} version {load.version} cannot run. {exc.message}"
@@ -165,6 +167,9 @@ class Worker:
     def _note(self, word: Word) -> None:
         """Take an event from the placement's thread."""
         event = word.event
+        if isinstance(event, Lost):
+            event = replace(event, message=self._masked(event.message))
+            word = replace(word, event=event)
         if isinstance(event, Lost) and self._asking is not None and self._asking.is_of_worker(word):
             self._lost = event
             self._is_lost.set()
@@ -210,7 +215,9 @@ class Worker:
 
     def _send_load(self) -> None:
         try:
-            self._news.put(self.client.load(self.need.load))
+            secrets = read_secrets(self.need.secrets)
+            self._masked.add(value for value in secrets.values() if value is not None)
+            self._news.put(self.client.load(replace(self.need.load, secrets=secrets)))
         except LanceGpuError as exc:
             self._news.put(exc)
 

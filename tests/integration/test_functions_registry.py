@@ -21,6 +21,7 @@ from lancegpu_sql.errors import (
 from lancegpu_sql.functions.loading import load
 from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.functions.registry import (
+    GpuClassLimit,
     alter_function,
     drop_function,
     get_function,
@@ -29,7 +30,7 @@ from lancegpu_sql.functions.registry import (
     registered_version,
 )
 
-CLASSES = {"l4": 2, "a100": 8}
+CLASSES = {"l4": GpuClassLimit(2, 24 * 1024**3), "a100": GpuClassLimit(8, 80 * 10**9)}
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_an_unknown_gpu_class_lists_those_there_are(catalog: Catalog) -> None:
 def test_a_gpu_function_without_a_class_needs_the_default_one(catalog: Catalog) -> None:
     with pytest.raises(GpuClassNotFound, match="names no gpu_class"):
         register(catalog, CLASSES, longer, gpu=True)
-    assert register(catalog, {"default": 1}, longer, gpu=True).placement.gpu_class is None
+    assert register(catalog, {"default": GpuClassLimit(1)}, longer, gpu=True).placement.gpu_class is None
 
 
 def test_more_gpus_than_a_worker_may_have_say_the_limit(catalog: Catalog) -> None:
@@ -203,3 +204,19 @@ def test_a_function_that_nothing_uses_is_dropped(catalog: Catalog) -> None:
     drop_function(catalog, "score", users=lambda name, version: [])
     with pytest.raises(FunctionNotFound):
         get_function(catalog, "score")
+
+
+def test_a_class_with_too_little_memory_names_those_with_enough(catalog: Catalog) -> None:
+    with pytest.raises(InvalidFunction, match=r"40 GiB(?s:.)*'l4' have 24 GiB: name another class \(a100\)"):
+        register(catalog, CLASSES, Score, gpu_memory_bytes="40GiB")
+
+
+def test_the_least_memory_is_no_part_of_a_version(catalog: Catalog) -> None:
+    register(catalog, CLASSES, Score)
+    again = register(catalog, CLASSES, Score, gpu_memory_bytes="16GiB")
+    assert (again.version, again.placement.gpu_memory_bytes) == (1, 16 * 1024**3)
+
+
+def test_a_class_that_does_not_say_its_memory_is_taken_at_its_word(catalog: Catalog) -> None:
+    classes = {"l4": GpuClassLimit(1)}
+    assert register(catalog, classes, Score, gpu_memory_bytes="80GB").placement.gpu_memory_bytes == 80 * 10**9

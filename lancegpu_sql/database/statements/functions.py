@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
-from lancegpu_sql.database.functions import drop_function, limits_of, own_frame
+from lancegpu_sql.database.functions import check_placement_here, drop_function, limits_of, own_frame
 from lancegpu_sql.database.statements.context import Context, as_json
 from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, InvalidFunction, LoadFailed
 from lancegpu_sql.functions import registry
@@ -46,7 +46,10 @@ _DESCRIBED = pa.schema(
         ("init_parameters", pa.string()),
         ("concurrency", pa.int64()),
         ("batch_size", pa.int64()),
+        ("gpu_memory_bytes", pa.int64()),
+        ("image", pa.string()),
         ("env", pa.string()),
+        ("secrets", pa.string()),
         ("python_version", pa.string()),
         ("pip", pa.string()),
         ("lock", pa.string()),
@@ -129,13 +132,12 @@ def _drop_macro(context: Context, statement: model.DropFunction, name: str) -> Q
 
 def _options(context: Context, given: model.Options) -> dict[str, Any]:
     options: dict[str, Any] = context.options(given, OPTIONS)
-    if isinstance(options.get("env"), str):
-        try:
-            options["env"] = json.loads(options["env"])
-        except ValueError:
-            raise InvalidFunction(
-                """env is a JSON object of variables, such as env = '{"TOKENIZERS_PARALLELISM": "false"}'."""
-            ) from None
+    for name, example in (("env", '{"TOKENIZERS_PARALLELISM": "false"}'), ("secrets", '{"HF_TOKEN": "env:HF_TOKEN"}')):
+        if isinstance(options.get(name), str):
+            try:
+                options[name] = json.loads(options[name])
+            except ValueError:
+                raise InvalidFunction(f"{name} is a JSON object of variables, such as {name} = '{example}'.") from None
     for name, example in (("pip", '["magika==1.*", "numpy>=2"]'), ("code", '["mypackage"]')):
         if str(options.get(name, "")).lstrip().startswith("["):
             try:
@@ -163,7 +165,9 @@ def _register(
         )
     catalog = context.services.catalog
     lock = context.services.environments.lock
-    version = registry.register_definition(catalog, limits_of(catalog), definition(), lock)
+    defined = definition()
+    check_placement_here(context.services, defined.version.name, defined.version.placement)
+    version = registry.register_definition(catalog, limits_of(catalog), defined, lock)
     return context.rows(_SHOWN, [_row(version)])
 
 
@@ -198,7 +202,10 @@ def _details(version: FunctionVersion) -> dict[str, Any]:
         "init_parameters": ", ".join(each.name for each in version.init_parameters),
         "concurrency": version.placement.concurrency,
         "batch_size": version.placement.batch_size,
+        "gpu_memory_bytes": version.placement.gpu_memory_bytes,
+        "image": version.placement.image,
         "env": as_json(version.env),
+        "secrets": as_json(version.placement.secrets),
         "python_version": version.python_version,
         "pip": as_json(list(version.environment.pip)) if version.environment else None,
         "lock": version.environment.lock if version.environment else None,

@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from lancegpu_sql.errors import InvalidGpuClass
-from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices, parse_bytes
+from lancegpu_sql.functions.sizes import parse_bytes
+from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices
 from lancegpu_sql.placement.gpu_class_file import load_gpu_classes, parse_gpu_classes
 
 FULL = """\

@@ -1,0 +1,171 @@
+"""Where the secrets of a Function's workers come from: names of places in the catalog, values in workers only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lancegpu_sql.errors import EnvironmentFailed, InvalidFunction, InvalidInput
+
+KUBERNETES = "kubernetes:"
+"""With this begins the source of a secret that a cluster keeps: its kubelet hands it to the worker."""
+
+LEAST_CHARACTERS = 4
+"""Of a secret: a shorter one could not be masked without making texts unreadable."""
+
+_MOST_BYTES = 1024 * 1024
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[-._a-zA-Z0-9]{1,253}")
+_EXAMPLE = "'env:HF_TOKEN', 'file:/run/secrets/hf', or on Kubernetes 'kubernetes:SECRET/KEY'"
+
+
+def checked_secrets(given: Any) -> dict[str, str]:
+    """Return the sources of secrets, by the variable that a worker finds each in, sorted.
+
+    Raises
+    ------
+    InvalidFunction
+        A name is no variable's, or a source names no place. What was given is not in the message: it may be a secret.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidFunction(f"secrets is a dict of variable names to where they come from, such as {_EXAMPLE}.")
+    for name, source in given.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise InvalidFunction("secrets: a name is that of an environment variable: letters, digits and _.")
+        if not isinstance(source, str) or not _is_place(source):
+            raise InvalidFunction(
+                f"secrets: {name} is to say where its value comes from, and never the value itself: {_EXAMPLE}."
+            )
+    return dict(sorted(given.items()))
+
+
+def check_allowed(function: str, sources: Mapping[str, str], allowed: str | None, *, on_cluster: bool) -> None:
+    """Refuse sources that an operator does not allow.
+
+    Parameters
+    ----------
+    allowed
+        Patterns of sources; None: all, where workers run as the user who asks, on this machine; none on a cluster.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    if allowed is None and not on_cluster:
+        return
+    patterns = [one.strip() for one in (allowed or "").split(",") if one.strip()]
+    for name, source in sources.items():
+        if not any(fnmatchcase(source, pattern) for pattern in patterns):
+            raise InvalidInput(
+                f"Function {function} is to find its secret {name} at {source}, which is not allowed here; allowed: "
+                f"{', '.join(patterns) or 'none'}. An operator says what is, with the setting secret_sources",
+                function=function,
+            )
+
+
+def read_secrets(sources: Mapping[str, str]) -> dict[str, str | None]:
+    """Read the secrets that this process can; None stands for those that the worker has already.
+
+    Raises
+    ------
+    EnvironmentFailed
+        One is not where it should be.
+    """
+    return {name: _read(name, source) for name, source in sources.items()}
+
+
+def own_variables(sources: Mapping[str, str]) -> set[str]:
+    """Return the variables of this process that a worker does not inherit: it is told of them in another way."""
+    return {*sources, *(source.removeprefix("env:") for source in sources.values() if source.startswith("env:"))}
+
+
+def kubernetes_sources(sources: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return the secrets that a cluster keeps: by variable, the Secret and the key."""
+    found = {}
+    for name, source in sources.items():
+        if source.startswith(KUBERNETES):
+            secret, _, key = source.removeprefix(KUBERNETES).partition("/")
+            found[name] = (secret, key)
+    return found
+
+
+def refuse_kubernetes_sources(function: str, sources: Mapping[str, str]) -> None:
+    """Refuse secrets that only a cluster has, where workers run on this machine.
+
+    Raises
+    ------
+    InvalidInput
+    """
+    for name in kubernetes_sources(sources):
+        raise InvalidInput(
+            f"Function {function} is to find its secret {name} at {sources[name]}, but workers run on this machine, which has "
+            f"no Secrets of Kubernetes: give another source with alter_function({function!r}, secrets=...)",
+            function=function,
+        )
+
+
+class Masking:
+    """Makes secrets unreadable in texts."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._values: tuple[str, ...] = ()
+        self.add(values)
+
+    def add(self, values: Iterable[str]) -> None:
+        """Mask these as well, and each of their longer lines: output is taken line by line."""
+        forms = set(self._values)
+        for value in values:
+            for part in (value, *value.splitlines()):
+                # As in an error's message, where a value is shown as Python or JSON write it.
+                forms.update((part, repr(part)[1:-1], part.encode("unicode_escape").decode()))
+        self._values = tuple(sorted((one for one in forms if len(one) >= LEAST_CHARACTERS), key=len, reverse=True))
+
+    def __call__(self, text: str) -> str:
+        """Return a text with the secrets in it replaced."""
+        for value in self._values:
+            text = text.replace(value, "***")
+        return text
+
+
+def _is_place(source: str) -> bool:
+    kind, _, place = source.partition(":")
+    match kind:
+        case "env":
+            return _NAME.fullmatch(place) is not None
+        case "file":
+            path = PurePosixPath(place)
+            return path.is_absolute() and ".." not in path.parts and place.isprintable()
+        case "kubernetes":
+            return _KUBERNETES_NAME.fullmatch(place) is not None
+    return False
+
+
+def _read(name: str, source: str) -> str | None:
+    kind, _, place = source.partition(":")
+    if kind == "kubernetes":
+        return None
+    if kind == "env":
+        value, missing = os.environ.get(place), f"the variable {place} is not set in this process"
+    else:
+        value, missing = _content(Path(place))
+    if value is None or len(value) < LEAST_CHARACTERS:
+        why = missing if value is None else f"what is there has fewer than {LEAST_CHARACTERS} characters"
+        raise EnvironmentFailed(f"The secret {name} cannot be had from {source}: {why}", owner="environment")
+    return value
+
+
+def _content(path: Path) -> tuple[str | None, str]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            return None, "the file has more than 1 MiB"
+        return content.decode().removesuffix("\n"), ""
+    except UnicodeDecodeError:
+        return None, "the file is no text"
+    except OSError as exc:
+        return None, exc.strerror or type(exc).__name__

@@ -12,17 +12,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
 from agents import AgentProcess, eventually
 from postgresql_server import PostgresqlServer
+from published import publications
 from refresh_kit import Calls, by_key, open_database, reference, short_folder, status
 
 from lancegpu_sql import col, function
 from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database, JobHandle, Table
-from lancegpu_sql.tables.publishing import JOB_PROPERTY
 
 FULL = os.environ.get("TEST_LENGTH") == "full"
 SECONDS = {"sqlite": 60.0 if FULL else 20.0, "postgresql": 60.0 if FULL else 15.0}
@@ -103,17 +102,6 @@ def wait_a_moment(calls: Calls, wanted: int, jobs: list[JobHandle]) -> None:
     eventually(lambda: calls.waiting() >= wanted or all(job.ended() for job in jobs))
 
 
-def publications(table: Table) -> Counter[str]:
-    """How many commits each job made."""
-    dataset = lance.dataset(f"{table._services.tables.uri}/{table.name}.lance")
-    found: Counter[str] = Counter()
-    for version in range(1, dataset.version + 1):
-        transaction = dataset.read_transaction(version)
-        if transaction is not None and JOB_PROPERTY in transaction.transaction_properties:
-            found[transaction.transaction_properties[JOB_PROPERTY]] += 1
-    return found
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
 def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(
@@ -151,7 +139,7 @@ def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(
         for table in tables:
             assert by_key(table) == {key: reference(x) for key, x in by_key(table, "x").items()}
             assert status(table) == (ROWS, 0, 0, 0)
-            counts = publications(table)
+            counts = publications(f"{db.uri}/{table.name}.lance")
             assert set(counts.values()) == {1}, counts
             assert set(counts) == {one.id for one in jobs.values() if one.record.table == table.name}
         assert not list((folder / "db" / ".lancegpu" / "checkpoints").rglob("*.arrow"))

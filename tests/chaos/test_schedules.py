@@ -1,4 +1,8 @@
-"""Two agents keep schedules while an unfair coin kills one of them: every due refresh happens, and is published once."""
+"""Two agents keep schedules while an unfair coin kills one of them: every due refresh happens, and is published once.
+
+`make test` takes a sample, in which they die the faster; ``KILLS_SECONDS=60`` is a minute with a death every five seconds, and
+`make test-full` ten.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +14,30 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
 from agents import AgentProcess, eventually
+from postgresql_server import PostgresqlServer
+from published import publications
 from refresh_kit import Calls, by_key, noting, open_database, reference, short_folder, status
 
 from lancegpu_sql import col
 from lancegpu_sql.catalog.models import JobRecord
 from lancegpu_sql.catalog.schedule_models import ScheduleRecord
-from lancegpu_sql.database import Database, Table
+from lancegpu_sql.database import Database, MaterializedView, Table
 from lancegpu_sql.jobs.schedules.rule import jitter_offset
-from lancegpu_sql.tables.publishing import JOB_PROPERTY
 
 FULL = os.environ.get("TEST_LENGTH") == "full"
-SECONDS = 600.0 if FULL else 12.0
-BETWEEN_KILLS_SECONDS = 5.0 if FULL else 1.0
+SECONDS = float(os.environ.get("KILLS_SECONDS") or (600.0 if FULL else 8.0))
+BETWEEN_KILLS_SECONDS = 5.0 if SECONDS >= 60.0 else 1.0
 ROWS = 60
 SCHEDULES = {"a": "every 1 second", "b": "every 2 seconds jitter 1 second", "c": "on change"}
+VIEWS = {
+    "sums": ("SELECT count(*) AS key, sum(x) AS y FROM b", "every 1 second"),
+    "made": ("SELECT key, noting_v(key, x) AS y FROM c", "on change"),
+}
 CLASSES = "gpu_classes: [{name: two, local: {simulated: 2}}]"
 
 
@@ -51,23 +60,29 @@ def make_tables(db: Database, folder: Path) -> list[Table]:
     return tables
 
 
-def record(db: Database, table: Table) -> ScheduleRecord:
-    return db._services.catalog.schedule(f"column {table.name}.y").schedule
+def make_views(db: Database, folder: Path) -> list[MaterializedView]:
+    """One that is computed anew each time, and one whose changed rows are."""
+    db.create_function(noting(Calls(folder / "calls"), "noting_v", gpu=True, gpu_class="two"))
+    return [
+        db.create_materialized_view(name, query, schedule=when, with_no_data=True)
+        for name, (query, when) in VIEWS.items()
+    ]
 
 
-def is_right(table: Table) -> bool:
-    return by_key(table) == {key: reference(x) for key, x in by_key(table, "x").items()}
+def record(db: Database, name: str) -> ScheduleRecord:
+    """The schedule of a table's column, or of a view."""
+    subject = f"view {name}" if name in VIEWS else f"column {name}.y"
+    return db._services.catalog.schedule(subject).schedule
 
 
-def publications(table: Table) -> Counter[str]:
-    """How many commits each job made."""
-    dataset = lance.dataset(f"{table._services.tables.uri}/{table.name}.lance")
-    found: Counter[str] = Counter()
-    for version in range(1, dataset.version + 1):
-        transaction = dataset.read_transaction(version)
-        if transaction is not None and JOB_PROPERTY in transaction.transaction_properties:
-            found[transaction.transaction_properties[JOB_PROPERTY]] += 1
-    return found
+def is_right(db: Database, name: str) -> bool:
+    """Whether a table's column, or a view, is what its sources say."""
+    table = db.open_table(name)
+    if name == "sums":
+        x = by_key(db.open_table("b"), "x")
+        return by_key(table) == {len(x): sum(x.values())}
+    source = db.open_table("c") if name == "made" else table
+    return by_key(table) == {key: reference(x) for key, x in by_key(source, "x").items()}
 
 
 def check_once_for_each_time(schedule: ScheduleRecord, jobs: list[JobRecord]) -> None:
@@ -80,20 +95,31 @@ def check_once_for_each_time(schedule: ScheduleRecord, jobs: list[JobRecord]) ->
 
 
 @pytest.mark.timeout(900)
-def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(folder: Path) -> None:
+@pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
+def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(
+    folder: Path, catalog: str, request: pytest.FixtureRequest
+) -> None:
+    settings: dict[str, Any] = {}
+    if catalog == "postgresql":
+        server: PostgresqlServer = request.getfixturevalue("postgresql_server")
+        settings = {"catalog": server.url()}
     seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
     print(f"to see it again: KILLS_SEED={seed}")
     dice = random.Random(seed)
-    with open_database(folder, gpu_classes=folder / "classes.yaml") as db, ExitStack() as stack:
-        tables = make_tables(db, folder)
+    with open_database(folder, gpu_classes=folder / "classes.yaml", **settings) as db, ExitStack() as stack:
+        tables, _ = make_tables(db, folder), make_views(db, folder)
+        names = [*SCHEDULES, *VIEWS]
 
         def start() -> AgentProcess:
-            settings = {"lease_seconds": 3, "worker_idle_seconds": 1, "on_change_debounce_seconds": 0.2}
-            return stack.enter_context(AgentProcess(folder, **settings))
+            quick = {"lease_seconds": 3, "worker_idle_seconds": 1, "on_change_debounce_seconds": 0.2}
+            return stack.enter_context(AgentProcess(folder, **quick, **settings))
+
+        def all_are_right() -> None:
+            for name in names:
+                eventually(lambda name=name: is_right(db, name))
 
         agents, deaths, changes = [start(), start()], 0, 0
-        for table in tables:
-            eventually(lambda table=table: is_right(table))
+        all_are_right()
         until, killed_at = time.monotonic() + SECONDS, time.monotonic()
         while time.monotonic() < until or deaths < 3:
             for table in tables:
@@ -105,22 +131,28 @@ def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(folde
                 agents[at].kill()
                 agents[at] = start()
                 deaths, killed_at = deaths + 1, time.monotonic()
-            for table in tables:
-                eventually(lambda table=table: is_right(table))
-        runs = {}
-        for table in tables:
-            schedule = record(db, table)
-            db.disable_schedule(f"{table.name}.y")
-            eventually(lambda table=table: record(db, table).job_id is None)
-            jobs = db.list_jobs(table.name)
-            assert {str(job.state) for job in jobs} == {"finished"}
-            assert status(table) == (ROWS, 0, 0, 0)
-            assert record(db, table).streak == 0
-            made = publications(table)
-            assert set(made.values()) == {1}, made
-            assert made.total() == changes + 1, "a change was published twice, or not"
-            assert set(made) <= {job.id for job in jobs}
-            check_once_for_each_time(schedule, jobs)
-            runs[table.name] = len(jobs)
+            all_are_right()
+        runs = {name: check(db, name, changes) for name in names}
         print(f"{changes} changes, {deaths} agents killed; refreshes: {runs}")
         assert all(count > 2 for count in runs.values())
+
+
+def check(db: Database, name: str, changes: int) -> int:
+    """All refreshes of a table or a view ended well, and each published once; returns how many there were."""
+    schedule = record(db, name)
+    db.disable_schedule(name if name in VIEWS else f"{name}.y")
+    eventually(lambda: record(db, name).job_id is None)
+    jobs = db.list_jobs(name)
+    assert {str(job.state) for job in jobs} == {"finished"}
+    assert record(db, name).streak == 0
+    assert is_right(db, name)
+    made = publications(f"{db.uri}/{name}.lance")
+    assert set(made.values()) == {1}, made
+    assert set(made) <= {job.id for job in jobs}
+    if name in VIEWS:
+        assert made.total() > changes, "a change was not published"
+    else:
+        assert made.total() == changes + 1, "a change was published twice, or not"
+        assert status(db.open_table(name)) == (ROWS, 0, 0, 0)
+    check_once_for_each_time(schedule, jobs)
+    return len(jobs)

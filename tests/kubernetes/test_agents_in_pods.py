@@ -24,9 +24,8 @@ from cluster.running import RunningCluster
 from example import AGENTS, CLASS, DEPLOYMENT, WORKERS, inside, names, write_overlay
 from gate import Gate
 from postgresql_server import PostgresqlServer, running
+from published import publications
 from suites import TESTS
-
-from lancegpu_sql.tables.publishing import JOB_PROPERTY
 
 NAMESPACE = "lancegpu-two-agents"
 PASSWORD = "tell-it-to-nobody"
@@ -178,12 +177,4 @@ def test_an_agent_is_killed_while_a_scheduled_refresh_waits_for_room_and_each_re
     assert set(Counter(due).values()) == {1}, "a due time was queued twice"
     assert streak == 0
     assert len(jobs) > runs + 3
-    assert publications(agents.tables / "clock.lance") == dict.fromkeys(jobs, 1)
-
-
-def publications(table: Path) -> dict[str, int]:
-    """How many commits each job made."""
-    dataset = lance.dataset(str(table))
-    made = [dataset.read_transaction(version) for version in range(1, dataset.version + 1)]
-    told = [one.transaction_properties for one in made if one is not None]
-    return Counter(one[JOB_PROPERTY] for one in told if JOB_PROPERTY in one)
+    assert publications(str(agents.tables / "clock.lance")) == dict.fromkeys(jobs, 1)

@@ -147,10 +147,10 @@ def gpu_classes_for(
     ------
     GpuClassNotFound
         The database does not know it.
-    """
-    if not placement.gpu:
     InvalidInput
         Its GPUs have less memory than the Function needs.
+    """
+    if not placement.gpu:
         return None, ()
     wanted = named or placement.gpu_class or "default"
     classes = {record.name: record for record in catalog.gpu_classes()}
@@ -162,11 +162,11 @@ def gpu_classes_for(
             gpu_class=wanted,
         )
     chosen = GpuClass.from_spec(classes[wanted].spec)
-    backups = [GpuClass.from_spec(classes[name].spec) for name in chosen.backup_classes if name in classes]
-    return chosen, tuple(one for one in backups if too_small(placement, one.name, one.gpu_memory_bytes) is None)
     small = too_small(placement, wanted, chosen.gpu_memory_bytes)
     if small is not None:
         raise InvalidInput(f"the Function {small}: run it on another class", gpu_class=wanted)
+    backups = [GpuClass.from_spec(classes[name].spec) for name in chosen.backup_classes if name in classes]
+    return chosen, tuple(one for one in backups if too_small(placement, one.name, one.gpu_memory_bytes) is None)
 
 
 def _need(
@@ -181,10 +181,10 @@ def _need(
 ) -> WorkerNeed:
     placement = function.placement
     gpu_class, backups = gpu_classes_for(catalog, placement, options.gpu_class)
-    return WorkerNeed(
-        load=FunctionLoad(
     on_cluster = settings.kubernetes_namespace is not None
     check_allowed(function.name, placement.secrets, settings.secret_sources, on_cluster=on_cluster)
+    return WorkerNeed(
+        load=FunctionLoad(
             function=function.name,
             version=function.version,
             digest=function.digest,
@@ -199,10 +199,10 @@ def _need(
         cpus=placement.cpus,
         env=function.env,
         environment=environment_of(function),
-        job_id=job_id,
-        owner=f"job {job_id} ({owner}, process {os.getpid()})",
         image=placement.image,
         secrets=placement.secrets,
+        job_id=job_id,
+        owner=f"job {job_id} ({owner}, process {os.getpid()})",
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.
         since=job_made_at(job_id),
         queue=options.queue,

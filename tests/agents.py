@@ -17,12 +17,12 @@ Seen = TypeVar("Seen")
 
 
 class AgentProcess:
-    """`lancegpu agent` on `folder/db`, sharing the devices of `folder/run`."""
+    """`lancegpu agent` on `folder/db`, or the database at `uri`, sharing the devices of `folder/run`."""
 
-    def __init__(self, folder: Path, *options: str, **settings: object) -> None:
+    def __init__(self, folder: Path, *options: str, uri: str | None = None, **settings: object) -> None:
         environment = {f"LANCEGPU_{name.upper()}": str(value) for name, value in settings.items()}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "lancegpu_sql.cli", "--db", str(folder / "db"), "agent", *options],
+            [sys.executable, "-m", "lancegpu_sql.cli", "--db", uri or str(folder / "db"), "agent", *options],
             env=os.environ | {"LANCEGPU_RUNTIME_FOLDER": str(folder / "run")} | environment,
             stderr=subprocess.PIPE,
             text=True,

@@ -24,6 +24,7 @@ Result = TypeVar("Result")
 
 _ATTEMPTS = 8
 _AGAIN_SECONDS = 0.1
+_TURN_SECONDS = 0.05
 
 
 class CatalogConnection:
@@ -124,6 +125,24 @@ class CatalogConnection:
                 if attempt == _ATTEMPTS - 1 or not isinstance(error.__cause__, exc.IntegrityError):
                     raise
         raise AssertionError("unreachable")
+
+    @contextmanager
+    def alone(self, what: str) -> Iterator[None]:
+        """Do something that no process of any host does at that time, by the same words; see `Catalog.alone`."""
+        if self._schema is None:
+            yield
+            return
+        self._check_open()
+        with self._mapped():
+            connection = self._connected(self._engine.execution_options(isolation_level="AUTOCOMMIT"))
+        try:
+            with self._mapped():
+                while not postgresql.takes_turn(connection, f"{self._schema} {what}"):
+                    time.sleep(_TURN_SECONDS)
+            yield
+        finally:
+            connection.invalidate()  # closed, not kept for others: the turn goes with the session
+            connection.close()
 
     def close(self) -> None:
         """Give every connection back."""

@@ -131,6 +131,12 @@ def wait_for_turn(connection: sa.Connection, schema: str) -> None:
     connection.exec_driver_sql("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"lancegpu catalog {schema}",))
 
 
+def takes_turn(connection: sa.Connection, what: str) -> bool:
+    """Take the session's turn to do something, unless another session has it; tell whether it has it now."""
+    taken = connection.exec_driver_sql("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (f"lancegpu {what}",))
+    return bool(taken.scalar())
+
+
 def make_schema(connection: sa.Connection, schema: str) -> None:
     """Make the place of the tables where there is none; one that is there needs no right to make any."""
     if connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).first() is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
@@ -61,6 +62,14 @@ class Catalog(FunctionStore, GpuClassStore, JobStore, AgentStore, EventStore, Pr
     def place(self) -> str:
         """Where the catalog is: a file's absolute path, or a URL without its password."""
         return self._connection.place
+
+    def alone(self, what: str) -> AbstractContextManager[None]:
+        """Do something that no other process does at that time, by the same words, whichever host it is on.
+
+        A catalog in a file keeps nobody waiting: it is of one host, whose processes lock files. The turn goes with the
+        connection to the server, however that ends. Its entry raises `CatalogError`.
+        """
+        return self._connection.alone(what)
 
     def close(self) -> None:
         """Give the connections back; any later use raises `CatalogError`."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from lancegpu_sql.errors import Cancelled, InvalidQuery, LanceGpuError, StorageError
+from lancegpu_sql.tables import object_errors
 
 # SQL must not reach Python variables, nor fetch code over the network on its own. Reading and writing files stays
 # allowed: the caller could do it without SQL.
@@ -29,6 +30,7 @@ STREAMING_BUFFER = "256KiB"
 
 _TYPES = "lancegpu_types"
 _INTERRUPTED = "Query interrupted"
+_READ_TABLE = re.compile(r"registered as '([^']+)'")
 _MISSING_TABLE = re.compile(r"Catalog Error: Table with name (.*?) does not exist!", re.DOTALL)
 
 
@@ -80,11 +82,21 @@ def error_for(error: Exception) -> LanceGpuError:
     message = str(error)
     if isinstance(error, duckdb.InterruptException):
         return Cancelled("The query was cancelled")
+    store = object_errors.trouble(message)
+    if store is not None:
+        table = _READ_TABLE.search(message)
+        named = f"Table {table[1]!r}" if table else "A table"
+        return StorageError(f"{named} could not be read to its end: {store.told}.", retryable=store.retryable)
     if "the stream registered as" in message or "from the object registered as" in message:
         return StorageError(f"A table could not be read to its end. {message}")
     if isinstance(error, duckdb.IOException):
         return StorageError(message)
     return InvalidQuery(message)
+
+
+def cause_of(error: Exception) -> Exception | None:
+    """What an error of ours is raised from: not what an object store answered, which may hold a request's signature."""
+    return None if object_errors.trouble(str(error)) else error
 
 
 @contextmanager
@@ -93,7 +105,7 @@ def duckdb_errors() -> Iterator[None]:
     try:
         yield
     except duckdb.Error as exc:
-        raise error_for(exc) from exc
+        raise error_for(exc) from cause_of(exc)
     except RuntimeError as exc:
         if str(exc) == _INTERRUPTED:  # the words DuckDB puts over the KeyboardInterrupt that it saw
             raise KeyboardInterrupt from None

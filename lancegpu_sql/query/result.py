@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from lancegpu_sql.query.aside import Aside
-from lancegpu_sql.query.engine import duckdb_errors, error_for
+from lancegpu_sql.query.engine import cause_of, duckdb_errors, error_for
 from lancegpu_sql.query.private_names import holds_private
 from lancegpu_sql.sql.names import quote
 
@@ -65,7 +65,7 @@ class PlainReading:
             try:
                 return self._do(lambda: work(self.relation))
             except OSError as exc:  # Arrow's word for whatever DuckDB raised in mid-stream
-                raise error_for(exc) from exc
+                raise error_for(exc) from cause_of(exc)
 
     def cancel(self) -> None:
         """Interrupt what DuckDB does."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from lancegpu_sql.apply import ApplyOptions, Computed, InputBatch, apply
 from lancegpu_sql.apply.digest import marked_failed
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
-from lancegpu_sql.errors import CatalogError
+from lancegpu_sql.errors import CatalogError, StorageError
 from lancegpu_sql.refresh.checkpoint import PartWriter, find_parts, part_schema
 from lancegpu_sql.refresh.checkpoint_index import CheckpointIndex
 from lancegpu_sql.refresh.current import Arguments, count_rows, require_current, unproven
@@ -58,7 +58,10 @@ def refresh_column(
     target = find_target(resources.tables.open(table), column)
 
     def wait_behind() -> None:
-        told = f"another refresh of {target.title} runs; this one starts when it ends, and does what is left"
+        told = (
+            f"another refresh of {target.title} runs, or its table is being optimized; this one starts when that ends, and "
+            "does what is left"
+        )
         reason = "another_refresh"
         job.waiting(WaitingOn(gpu_class=None, since=utc_now(), reason=reason, message=told, can_be_met=True))
 
@@ -121,6 +124,7 @@ class _ColumnRefresh:
         if not fragments:
             return False, snapshot.version
         places = self._places(target)
+        places.fetch()
         function = declared_function(self._resources.catalog, target.table, target.declaration)
         need = worker_need(self._resources, target, function, self._options, self._job.id)
         self._report = self._report or Report(self._job, need.gpu_class.name if need.gpu_class else None)
@@ -139,10 +143,12 @@ class _ColumnRefresh:
         )
         how = apply_options(self._resources.settings, function, self._options)
         self._failures.rows = self._failed.total()
-        work = _Pass(self._resources, self._job, self._report, source, need, how, self._interval_rows(), self._failures)
+        work = _Pass(
+            self._resources, self._job, self._report, source, places, need, how, self._interval_rows(), self._failures
+        )
         work.compute()
         self._check_failures(target, source)
-        self._drop_damaged(source.known)
+        self._drop_damaged(source.known, places)
         work.publish()
         work.prove()
         self._assigned.update(work.assigned)
@@ -155,11 +161,11 @@ class _ColumnRefresh:
         self._followed = self._followed or moved
         return bool(work.lost) or moved, work.version
 
-    def _drop_damaged(self, known: CheckpointIndex) -> None:
+    def _drop_damaged(self, known: CheckpointIndex, places: CheckpointPlaces) -> None:
         for path in known.damaged:
             told = f"the checkpoint {path.name} is damaged and was left out; its rows are computed again"
             self._job.event("checkpoint_damaged", told)
-            path.unlink(missing_ok=True)
+            places.drop(path)
 
     def _fragments(self, snapshot: Snapshot, target: Target) -> list[Fragment]:
         """Return the fragments to look at; what an earlier pass did is not done twice."""
@@ -192,7 +198,8 @@ class _ColumnRefresh:
 
     def _places(self, target: Target) -> CheckpointPlaces:
         root = self._resources.folder / "checkpoints"
-        return CheckpointPlaces(root, target, self._job.id, forced=self._options.where is not None)
+        forced = self._options.where is not None
+        return CheckpointPlaces(root, target, self._job.id, forced, self._resources.tables.beside)
 
 
 class _Pass:
@@ -204,6 +211,7 @@ class _Pass:
         job: RefreshJob,
         report: Report,
         source: RowSource,
+        places: CheckpointPlaces,
         need: WorkerNeed,
         how: ApplyOptions,
         publication_interval_rows: int | None,
@@ -213,6 +221,7 @@ class _Pass:
         self._job = job
         self._report = report
         self._source = source
+        self._places = places
         self._need = need
         self._how = how
         self._interval_rows = publication_interval_rows
@@ -263,7 +272,7 @@ class _Pass:
                 if computed.failed:
                     self._note_failed(computed)
                 if computed.closes_part:
-                    self._unpublished.computed.append(writer.finish())
+                    self._finish(writer)
                     writer, parts = None, parts + 1
                     self._job.event(
                         "part done", f"{self._unpublished.rows.total():,} rows are kept and not yet published"
@@ -271,9 +280,18 @@ class _Pass:
                     self._publish_when_due()
         finally:
             if writer is not None and not writer.abandoned:
-                self._unpublished.computed.append(writer.finish())
+                self._finish(writer)
             with suppress(CatalogError):  # before anything is published it is tried again
                 self._failures.flush()
+
+    def _finish(self, writer: PartWriter) -> None:
+        part = writer.finish()
+        self._unpublished.computed.append(part)
+        try:
+            self._places.keep(part)
+        except StorageError as exc:
+            told = f"{part.rows:,} rows are kept on this host only, for now: {exc.message}"
+            self._job.event("part not copied", told)
 
     def _note_failed(self, computed: Computed) -> None:
         source = self._source

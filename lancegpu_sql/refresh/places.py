@@ -1,13 +1,19 @@
-"""Where a refresh keeps its checkpoints: `checkpoints/<column>/<what values depend on>/<job>/<pass>/<part>`."""
+"""Where a refresh keeps its checkpoints: `checkpoints/<column>/<what values depend on>/<job>/<pass>/<part>`.
+
+They are files of a local folder. Of a database in an object store each finished one has a copy there, by which a refresh on
+another host goes on where one broke off.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancegpu_sql.refresh.checkpoint import remove_parts
+from lancegpu_sql.catalog.private import make_folder
+from lancegpu_sql.refresh.checkpoint import Part, remove_parts
 from lancegpu_sql.refresh.lock import lock_name
 from lancegpu_sql.refresh.target import Target
+from lancegpu_sql.tables.beside import Beside
 
 FORCED_SUFFIX = ".where"
 
@@ -20,6 +26,7 @@ class CheckpointPlaces:
     target: Target
     job_id: str
     forced: bool
+    copies: Beside | None = None
 
     @property
     def column(self) -> Path:
@@ -40,8 +47,36 @@ class CheckpointPlaces:
         """
         return self.job if self.forced else self.job.parent
 
+    def keep(self, part: Part) -> None:
+        """Put a copy of a finished part where other hosts find it.
+
+        Raises
+        ------
+        StorageError
+            The store refuses; the part is kept on this host.
+        """
+        if self.copies is not None:
+            self.copies.keep(part.path, self._name(part.path))
+
+    def fetch(self) -> None:
+        """Bring the known parts of other hosts to this one; raises StorageError."""
+        if self.copies is None:
+            return
+        for name in self.copies.names(self._name(self.known)):
+            path = self.root.parent / name
+            if not path.exists():
+                make_folder(path.parent)
+                self.copies.fetch(name, path)
+
+    def drop(self, path: Path) -> None:
+        """Remove one part, which is damaged."""
+        path.unlink(missing_ok=True)
+        if self.copies is not None:
+            self.copies.forget([self._name(path)])
+
     def clear(self) -> None:
         """Forget what is published now; an interrupted forced refresh of another job keeps its own."""
+        self._clear_copies()
         remove_parts(self.job)
         if self.forced or not self.column.is_dir():
             return
@@ -49,3 +84,14 @@ class CheckpointPlaces:
             for job in key.iterdir():
                 if not job.name.endswith(FORCED_SUFFIX):
                     remove_parts(job)
+
+    def _clear_copies(self) -> None:
+        if self.copies is None:
+            return
+        mine = self._name(self.job) + "/"
+        found = self.copies.names(self._name(self.job if self.forced else self.column))
+        self.copies.forget(name for name in found if name.startswith(mine) or f"{FORCED_SUFFIX}/" not in name)
+
+    def _name(self, path: Path) -> str:
+        """What a file or a folder of these is called beside the tables."""
+        return path.relative_to(self.root.parent).as_posix()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
 
 from lancegpu_sql.errors import AlreadyExists, InvalidName, TableNotFound
 from lancegpu_sql.tables import changes, creation
+from lancegpu_sql.tables.beside import Beside
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.files import StorageOptions
 from lancegpu_sql.tables.folder_place import FolderPlace
@@ -59,6 +61,11 @@ class TableStore:
     def is_local(self) -> bool:
         """Whether the tables lie in a local folder."""
         return "://" not in self.uri
+
+    @cached_property
+    def beside(self) -> Beside | None:
+        """What is kept in the object store for all hosts; None for a folder, where all hosts see one private folder."""
+        return None if self.is_local else Beside(self.uri, self.storage_options)
 
     def path_of(self, name: str) -> str:
         """Return where a table of this name lies, or would lie."""

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.relation import TableRelation
@@ -208,5 +209,13 @@ def _one_at_a_time(context: Context, statement: model.Merge) -> AbstractContextM
     """
     if all(each.action != "insert" for each in statement.actions):
         return nullcontext()
-    folder, name = context.services.folder / "locks", str(context.table_name(statement.table))
-    return column_lock(folder, name, _LOCK_NAME, cancelled=threading.Event(), blocked=lambda: None)
+    return _merging(context.services, str(context.table_name(statement.table)))
+
+
+@contextmanager
+def _merging(services: Services, name: str) -> Iterator[None]:
+    with (
+        column_lock(services.folder / "locks", name, _LOCK_NAME, cancelled=threading.Event(), blocked=lambda: None),
+        services.catalog.alone(f"merge {name}"),
+    ):
+        yield

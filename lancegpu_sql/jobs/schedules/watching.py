@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 LOOKS = 1000
 """Schedules looked at in one turn: 10,000 are seen within 10 turns, which are 5 s, and a turn takes some milliseconds."""
+
+_TURN_SECONDS = 0.5
+"""How long one turn may take: a look into an object store takes tens of milliseconds, and the agent has more to do."""
 
 _DOUBTS = 50
 """Schedules that are read anew in one turn because a source seems to have changed."""
@@ -64,7 +68,10 @@ class SourceWatch:
         """Look at the next few schedules; return those whose sources are not as they were last seen."""
         known: dict[str, str] = {}
         found: list[Watched] = []
+        until = time.monotonic() + _TURN_SECONDS
         for _ in range(min(LOOKS, len(self._watched))):
+            if time.monotonic() > until:
+                break
             one = self._watched[self._at % len(self._watched)]
             self._at += 1
             for table in one.sources:

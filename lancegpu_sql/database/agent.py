@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from lancegpu_sql.catalog.models import JobRecord
+from lancegpu_sql.database.caretaker import Caretaker
 from lancegpu_sql.database.jobs import WORKS
 from lancegpu_sql.database.schedules import SCHEDULED, TableSources
 from lancegpu_sql.database.services import Services
@@ -51,9 +52,14 @@ def run_agent(
         upkeep=lambda: prune(services.catalog, services.folder, settings.job_retention_days),
     )
     pages = {"/metrics": lambda: (200, CONTENT_TYPE, agent.metrics()), "/healthz": lambda: _health(agent)}
-    with nullcontext() if port is None else Endpoint(host, port, pages) as endpoint:
+    with Caretaker(services) as caretaker, nullcontext() if port is None else Endpoint(host, port, pages) as endpoint:
         url = None if endpoint is None else endpoint.url
-        agent.run(stop, shutdown_grace_seconds=settings.shutdown_grace_seconds, serving=lambda: serving(url))
+
+        def begun() -> None:
+            serving(url)
+            caretaker.begin()
+
+        agent.run(stop, shutdown_grace_seconds=settings.shutdown_grace_seconds, serving=begun)
 
 
 def _health(agent: Agent) -> tuple[int, str, str]:

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
-from lancegpu_sql.database import arguments, functions, gpu_classes, schedules, views
+from lancegpu_sql.database import arguments, functions, gpu_classes, maintenance, schedules, views
 from lancegpu_sql.database.expected import ExpectedWorkers
 from lancegpu_sql.database.job_handle import JobHandle
-from lancegpu_sql.database.jobs import followed, function_job, requeue, resume, show
+from lancegpu_sql.database.jobs import followed, function_job, left_over_job, requeue, resume, show
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, subject_named
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
@@ -24,6 +24,7 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.maintenance.request import LeftOverResult
 from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.refresh.views.model import open_view
 from lancegpu_sql.settings import Settings
@@ -231,6 +232,21 @@ class Database:
     def clear_results(self) -> None:
         """Forget the results of Functions that refreshes of views have kept; later ones compute them again."""
         views.clear_results(self._services)
+
+    def remove_left_over(self, *, dry_run: bool = False) -> LeftOverResult:
+        """Remove what killed processes and dropped things left in the database's folders; agents do it by themselves.
+
+        Unfinished folders of tables, checkpoints of columns that are no more, results of Functions that are no more. What is
+        left in a table's own folder is removed by `Table.optimize`.
+
+        Parameters
+        ----------
+        dry_run
+            Change nothing: the result's `steps` tell what would be removed, and why.
+        """
+        if dry_run:
+            return maintenance.left_over(self._services, dry_run=True)
+        return show(self._services, left_over_job(self._services))
 
     # Functions
 

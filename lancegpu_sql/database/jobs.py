@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from lancegpu_sql.catalog.models import EventDraft, FunctionVersion, JobRecord, JobState
+from lancegpu_sql.database import maintenance
 from lancegpu_sql.database.columns import check_refresh
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
-from lancegpu_sql.database.view_needs import list_views
 from lancegpu_sql.errors import Conflict
 from lancegpu_sql.jobs import housekeeping
 from lancegpu_sql.jobs.claims import serving
@@ -23,9 +22,7 @@ from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.jobs.runner import Work
 from lancegpu_sql.jobs.running import RunningJob
-from lancegpu_sql.maintenance.looking import OPTIMIZE
-from lancegpu_sql.maintenance.optimizing import optimize_table
-from lancegpu_sql.maintenance.request import OptimizeOptions, OptimizeResult
+from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER, LeftOverResult, OptimizeOptions, OptimizeResult
 from lancegpu_sql.refresh.column import refresh_column
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
@@ -71,6 +68,11 @@ def optimize_job(services: Services, table: str, options: OptimizeOptions) -> Jo
 def submit_optimize(services: Services, table: str, options: OptimizeOptions) -> JobHandle[OptimizeResult]:
     """Leave a table's upkeep to the agents of the database; see `submit_refresh`."""
     return _left_to_agents(services, optimize_record(table, options))
+
+
+def left_over_job(services: Services) -> JobHandle[LeftOverResult]:
+    """Start to remove what is left over in the database's folders."""
+    return _start_or_go_on(services, JobRecord.new(REMOVE_LEFT_OVER))
 
 
 def _start_or_go_on(services: Services, record: JobRecord) -> JobHandle[Any]:
@@ -173,9 +175,14 @@ def _optimize_work(services: Services, record: JobRecord) -> Work:
     options = OptimizeOptions.of(**record.request)
 
     def work(context: JobContext) -> dict[str, Any]:
-        views = partial(list_views, services)
-        result = optimize_table(services.refresh_resources(), str(record.table), options, views, context)
-        return result.model_dump(mode="json")
+        return maintenance.optimized(services, str(record.table), options, context).model_dump(mode="json")
+
+    return work
+
+
+def _left_over_work(services: Services, record: JobRecord) -> Work:  # noqa: ARG001  # as of the others
+    def work(_context: JobContext) -> dict[str, Any]:
+        return maintenance.left_over(services, dry_run=False).model_dump(mode="json")
 
     return work
 
@@ -184,6 +191,7 @@ WORKS: Mapping[str, Callable[[Services, JobRecord], Work]] = {
     REFRESH_COLUMN: _refresh_work,
     REFRESH_VIEW: _view_work,
     OPTIMIZE: _optimize_work,
+    REMOVE_LEFT_OVER: _left_over_work,
 }
 """What an agent can run, by kind of job: all that lives in the database alone."""
 
@@ -218,6 +226,8 @@ def _resumable(services: Services, record: JobRecord) -> None:
         )
     if record.kind == REFRESH_VIEW and record.table is not None:
         open_view(services.tables, record.table)
+        return
+    if record.kind == REMOVE_LEFT_OVER:
         return
     if record.kind == OPTIMIZE and record.table is not None:
         services.tables.open(record.table)
@@ -254,5 +264,6 @@ def _reader(kind: str) -> Callable[[dict[str, Any]], Any]:
         REFRESH_COLUMN: RefreshResult.model_validate,
         REFRESH_VIEW: RefreshResult.model_validate,
         OPTIMIZE: OptimizeResult.model_validate,
+        REMOVE_LEFT_OVER: LeftOverResult.model_validate,
         CREATE_FUNCTION: FunctionVersion.model_validate,
     }.get(kind, lambda result: result)

@@ -11,7 +11,7 @@ WAITING_PHASE = "waiting"
 
 _WORTH_TELLING_SECONDS = 0.05
 
-_WITHOUT_ROWS = frozenset({"optimize"})
+_WITHOUT_ROWS = frozenset({"optimize", "remove_left_over"})
 """Kinds of jobs that compute no rows."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,21 +10,46 @@ from lancegpu_sql.catalog.models import JobRecord, JobState, short_job_id
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ColumnNotFound, JobNotFound
 from lancegpu_sql.maintenance.facts import Checkpoints, Refreshing, TableFacts
+from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER
 from lancegpu_sql.refresh.current import unproven
 from lancegpu_sql.refresh.lock import lock_name
 from lancegpu_sql.refresh.places import FORCED_SUFFIX
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.tables import Snapshot, TableStore, upkeep
+from lancegpu_sql.tables.reading import versions_read
 from lancegpu_sql.tables.upkeep import Removed
 
-Views = Callable[[], Sequence[View]]
+
+class KnownViews:
+    """The views of a database, as far as upkeep asks for them.
+
+    Attributes
+    ----------
+    reads
+        By name of a view the tables and views that it reads.
+    """
+
+    def __init__(self, views: Iterable[View]) -> None:
+        self.reads: dict[str, tuple[str, ...]] = {}
+        self._made_of: dict[str, list[tuple[int, str]]] = {}
+        for view in views:
+            self.reads[view.name] = tuple(view.definition.reads)
+            for source, noted in ({} if view.state is None else view.state.sources).items():
+                self._made_of.setdefault(source, []).append((noted.version, view.name))
+
+    def made_of(self, table: str) -> Sequence[tuple[int, str]]:
+        """Return the versions of a table that views were made of, each with the view's name."""
+        return self._made_of.get(table, ())
+
+
+Views = Callable[[], KnownViews]
+"""Reads what views there are."""
 
 REFRESH_COLUMN = "refresh_column"
 REFRESH_VIEW = "refresh_view"
-OPTIMIZE = "optimize"
 
-_NEEDS_NO_TABLE = frozenset({OPTIMIZE, "create_function"})
+_NEEDS_NO_TABLE = frozenset({OPTIMIZE, REMOVE_LEFT_OVER, "create_function"})
 _OWNED = (JobState.WAITING, JobState.RUNNING)
 
 # Hosts' clocks differ a little, and a job is known a moment before it opens a table.
@@ -49,7 +74,7 @@ def look_at_table(
     folder
         The database's private one.
     views
-        Gives the views there are.
+        Reads what views there are.
     locked
         Those of the hidden columns of its computed columns that cannot be under refresh; None where that is not known.
     files
@@ -61,10 +86,9 @@ def look_at_table(
     snapshot = tables.open(table)
     versions = tuple(one for one in upkeep.versions(snapshot) if one.version <= snapshot.version)
     jobs = running_jobs(catalog)
-    known = list(views())
-    reads = {view.name: tuple(view.definition.reads) for view in known}
-    reading = [(_since(job), _told(job)) for job in jobs if _reads(job, table, reads)]
-    writing = [(_since(job), _told(job)) for job in jobs if _writes(job, table, reads)]
+    known = views()
+    reading = [(_since(job), _told(job)) for job in jobs if _reads(job, table, known)]
+    writing = [(_since(job), _told(job)) for job in jobs if _writes(job, table, known)]
     return TableFacts(
         table=table,
         version=snapshot.version,
@@ -93,35 +117,48 @@ def checkpoints_in(folder: Path, catalog: Catalog) -> list[Checkpoints]:
     for job_folder in sorted(folder.glob("*/*")):
         job_id = job_folder.name.removesuffix(FORCED_SUFFIX)
         forced = job_folder.name.endswith(FORCED_SUFFIX)
-        size_bytes, touched = _sized([job_folder, *job_folder.rglob("*")])
+        size_bytes, touched = sized([job_folder, *job_folder.rglob("*")])
         state = _state(catalog, job_id)
         found.append(Checkpoints(job_folder, job_id, state, forced, touched, size_bytes, folder.name))
     return found
 
 
-def _held(snapshot: Snapshot, views: Iterable[View]) -> dict[int, tuple[str, ...]]:
+def sized(paths: Iterable[Path]) -> tuple[int, datetime]:
+    """Return the bytes of files, and when the last of them changed."""
+    size_bytes, touched = 0, 0.0
+    for path in paths:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        touched = max(touched, status.st_mtime)
+        size_bytes += 0 if path.is_dir() else status.st_size
+    return size_bytes, datetime.fromtimestamp(touched, UTC)
+
+
+def _held(snapshot: Snapshot, views: KnownViews) -> dict[int, tuple[str, ...]]:
     held: dict[int, list[str]] = {number: [who] for number, who in upkeep.named_versions(snapshot).items()}
-    for view in views:
-        noted = None if view.state is None else view.state.sources.get(snapshot.name)
-        if noted is not None:
-            held.setdefault(noted.version, []).append(f"view {view.name!r}, which was made of it")
+    for number, view in views.made_of(snapshot.name):
+        held.setdefault(number, []).append(f"view {view!r}, which was made of it")
+    for number in versions_read(snapshot):
+        held.setdefault(number, []).append("a query that reads it")
     return {number: tuple(who) for number, who in held.items()}
 
 
-def _reads(job: JobRecord, table: str, reads: dict[str, tuple[str, ...]]) -> bool:
+def _reads(job: JobRecord, table: str, views: KnownViews) -> bool:
     if job.kind == REFRESH_COLUMN:
         return job.table == table
     if job.kind == REFRESH_VIEW:
-        return table in _read_by(str(job.table), reads)
+        return table in _read_by(str(job.table), views.reads)
     return True
 
 
-def _writes(job: JobRecord, table: str, reads: dict[str, tuple[str, ...]]) -> bool:
+def _writes(job: JobRecord, table: str, views: KnownViews) -> bool:
     # With its cascade, the refresh of a view writes those that it reads.
-    return job.kind in (REFRESH_COLUMN, REFRESH_VIEW) and _reads(job, table, reads)
+    return job.kind in (REFRESH_COLUMN, REFRESH_VIEW) and _reads(job, table, views)
 
 
-def _read_by(view: str, reads: dict[str, tuple[str, ...]]) -> set[str]:
+def _read_by(view: str, reads: Mapping[str, tuple[str, ...]]) -> set[str]:
     """The view, and all that it reads, by itself or through others."""
     found, left = set[str](), [view]
     while left:
@@ -176,16 +213,3 @@ def _state(catalog: Catalog, job_id: str) -> JobState | None:
         return catalog.job(job_id).state
     except JobNotFound:
         return None
-
-
-def _sized(paths: Iterable[Path]) -> tuple[int, datetime]:
-    """The bytes of files, and when the last of them changed."""
-    size_bytes, touched = 0, 0.0
-    for path in paths:
-        try:
-            status = path.stat()
-        except FileNotFoundError:
-            continue
-        touched = max(touched, status.st_mtime)
-        size_bytes += 0 if path.is_dir() else status.st_size
-    return size_bytes, datetime.fromtimestamp(touched, UTC)

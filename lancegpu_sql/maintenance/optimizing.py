@@ -14,7 +14,7 @@ from lancegpu_sql.maintenance.looking import Views, look_at_table
 from lancegpu_sql.maintenance.plan import TablePlan, plan_table
 from lancegpu_sql.maintenance.request import OptimizeOptions, OptimizeResult, told
 from lancegpu_sql.maintenance.steps import Step, Wanted, numbered
-from lancegpu_sql.refresh.lock import column_lock, column_lock_if_free, lock_name
+from lancegpu_sql.refresh.lock import column_lock, lock_if_free, lock_name
 from lancegpu_sql.refresh.need import Resources
 from lancegpu_sql.refresh.report import RefreshJob
 from lancegpu_sql.refresh.target import find_target
@@ -46,7 +46,7 @@ def explain_optimize(resources: Resources, table: str, options: OptimizeOptions,
     TableNotFound
     """
     with _columns_locked(resources, resources.tables.open(table)) as locked:
-        plan = _planned(resources, table, options, views, locked)
+        plan = _planned(resources, table, options, views, locked, files=True)
     snapshot = resources.tables.open(table)
     going = upkeep.remove_versions(snapshot, plan.versions, dry_run=True) if plan.versions else Removed()
     old = upkeep.remove_versions(snapshot, [], dry_run=True) if plan.versions else Removed()
@@ -108,10 +108,12 @@ class _Optimize:
 
     def run(self) -> OptimizeResult:
         """Do what there is to do."""
-        first = self._plan()
+        first = self._plan(files=False)
+        # Fragments of which only some are indexed are not made one.
+        upkeep.update_indexes(self._before)
         self._compact(first)
         # What was made of the table meanwhile may need other versions, and compaction has made one more.
-        second = self._plan()
+        second = self._plan(files=True)
         self._check()
         gone, old = self._remove(second), second.files != "none"
         checkpoints = [one for one in first.checkpoints if self._forget(one)]
@@ -139,8 +141,8 @@ class _Optimize:
             job_id=self._job.id,
         )
 
-    def _plan(self) -> TablePlan:
-        return _planned(self._resources, self._table, self._options, self._views, self._locked)
+    def _plan(self, *, files: bool) -> TablePlan:
+        return _planned(self._resources, self._table, self._options, self._views, self._locked, files=files)
 
     def _compact(self, plan: TablePlan) -> None:
         if not plan.groups:
@@ -159,7 +161,6 @@ class _Optimize:
             self._carry_proofs(done)
             self._removed += len(done.removed)
             self._added += len(done.added)
-        upkeep.update_indexes(self._before)
         self._job.event("compacted", f"{self._removed:,} fragments became {self._added:,}")
 
     def _carry_proofs(self, done: Compacted) -> None:
@@ -202,7 +203,7 @@ def remove_checkpoints(one: Checkpoints) -> None:
 
 
 def _planned(
-    resources: Resources, table: str, options: OptimizeOptions, views: Views, locked: Collection[str]
+    resources: Resources, table: str, options: OptimizeOptions, views: Views, locked: Collection[str], *, files: bool
 ) -> TablePlan:
     facts = look_at_table(
         resources.tables,
@@ -211,7 +212,8 @@ def _planned(
         views,
         table,
         locked=locked,
-        all_files=options.delete_unverified,
+        files=files,
+        all_files=files and options.delete_unverified,
     )
     return plan_table(facts, wanted_of(resources.settings, options), utc_now())
 
@@ -222,7 +224,8 @@ def _columns_locked(resources: Resources, snapshot: Snapshot) -> Iterator[set[st
     locked = set[str]()
     with ExitStack() as held:
         for column in dict.fromkeys(one.proof_column for one in snapshot.computed):
-            if held.enter_context(column_lock_if_free(resources.folder / "locks", snapshot.name, column)):
+            name = lock_name(snapshot.name, column)
+            if held.enter_context(lock_if_free(resources.folder / "locks", name)):
                 locked.add(column)
         yield locked
 

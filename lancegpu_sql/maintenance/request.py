@@ -11,6 +11,9 @@ from lancegpu_sql.maintenance.steps import Step
 from lancegpu_sql.refresh.request import checked
 from lancegpu_sql.settings import MOST_SECONDS
 
+OPTIMIZE = "optimize"
+REMOVE_LEFT_OVER = "remove_left_over"
+
 KEEP_SECONDS = 7 * 24 * 3600.0
 """As long as LanceDB keeps versions where nobody says otherwise."""
 
@@ -112,6 +115,16 @@ class OptimizeResult(BaseModel):
     def kept(self) -> tuple[OptimizeStep, ...]:
         """What was left alone, and why."""
         return tuple(step for step in self.steps if step.action.startswith(("keep", "leave")))
+
+
+class LeftOverResult(BaseModel):
+    """What was removed of what was left over: how many folders and files, their bytes, and the steps with reasons."""
+
+    model_config = ConfigDict(frozen=True)
+
+    removed: int
+    bytes_removed: int
+    steps: tuple[OptimizeStep, ...] = ()
 
 
 def told(steps: Iterable[Step]) -> tuple[OptimizeStep, ...]:

@@ -11,6 +11,7 @@ import pyarrow.dataset
 
 from lancegpu_sql.query.readable import readable_field, to_readable
 from lancegpu_sql.tables.naming import is_blob
+from lancegpu_sql.tables.reading import Reading
 from lancegpu_sql.tables.snapshot import Snapshot
 
 # What Lance says to a condition that it cannot carry out.
@@ -49,6 +50,7 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         self.snapshot = snapshot
         self.row_columns = tuple(row_columns)
         self._dataset = snapshot.dataset
+        self._reading = Reading(snapshot)
         visible = [*snapshot.schema, *(pa.field(name, pa.uint64(), nullable=False) for name in row_columns)]
         self._stored = {field.name: field for field in visible}
         self._schema = pa.schema([readable_field(field) for field in visible])

@@ -41,7 +41,7 @@ def column_lock(
 
     `what` names what is done with that right, where it is no refresh of a column.
     """
-    descriptor = _opened(folder, table, column)
+    descriptor = _opened(folder, lock_name(table, column), f"{table}.{column}")
     try:
         _acquire(descriptor, what or f"refresh of {table}.{column}", cancelled, blocked)
         yield
@@ -50,9 +50,9 @@ def column_lock(
 
 
 @contextmanager
-def column_lock_if_free(folder: Path, table: str, column: str) -> Iterator[bool]:
-    """Hold the right to refresh `column` of `table` unless a refresh holds it; yields whether it is held here."""
-    descriptor = _opened(folder, table, column)
+def lock_if_free(folder: Path, name: str) -> Iterator[bool]:
+    """Hold the right to refresh the column for which `lock_name` stands, unless a refresh does; yields whether it is held here."""
+    descriptor = _opened(folder, name, "a column")
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,13 +64,12 @@ def column_lock_if_free(folder: Path, table: str, column: str) -> Iterator[bool]
         os.close(descriptor)
 
 
-def _opened(folder: Path, table: str, column: str) -> int:
+def _opened(folder: Path, name: str, what: str) -> int:
     try:
         make_folder(folder)
-        path = folder / f"{lock_name(table, column)}.lock"
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as exc:
-        raise StorageError(f"could not lock {table}.{column} in {folder}: {exc.strerror}", path=str(folder)) from exc
+        raise StorageError(f"could not lock {what} in {folder}: {exc.strerror}", path=str(folder)) from exc
 
 
 def _acquire(descriptor: int, what: str, cancelled: threading.Event, blocked: Callable[[], None]) -> None:

@@ -40,6 +40,7 @@ class _Later:
 lance: Any = _Later("lance")
 lance_commit: Any = _Later("lance.commit")
 lance_file: Any = _Later("lance.file")
+lance_optimize: Any = _Later("lance.optimize")
 lance_schema: Any = _Later("lance.schema")
 
 T = TypeVar("T")

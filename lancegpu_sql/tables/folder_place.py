@@ -12,6 +12,7 @@ from lancegpu_sql.errors import AlreadyExists, StorageError, TableNotFound
 from lancegpu_sql.tables import changes
 from lancegpu_sql.tables.files import StorageOptions
 from lancegpu_sql.tables.folders import (
+    BESIDE_PREFIX,
     bring_back,
     bring_back_all,
     exchange,
@@ -22,8 +23,6 @@ from lancegpu_sql.tables.naming import is_table_name
 from lancegpu_sql.tables.places import SUFFIX, CreateMode, Exchange, Write
 from lancegpu_sql.tables.snapshot import Snapshot
 
-# Folders on their way in or out. Without the suffix, no tool takes them for tables.
-_BESIDE_PREFIX = ".lancegpu-table-"
 # How old one must be to be the leaving of a process that was killed: Lance waits as long with files of its own.
 _LEFT_OVER_SECONDS = 7 * 24 * 3600.0
 _SETTLED_NS = 1_000_000_000
@@ -168,7 +167,7 @@ class FolderPlace:
         return self._folder / (name + SUFFIX)
 
     def _beside(self) -> Path:
-        return self._folder / f"{_BESIDE_PREFIX}{uuid.uuid4().hex}"
+        return self._folder / f"{BESIDE_PREFIX}{uuid.uuid4().hex}"
 
     def _make_folder(self) -> None:
         try:
@@ -176,4 +175,4 @@ class FolderPlace:
         except OSError as exc:
             raise StorageError(f"The folder {self.uri} cannot be made: {exc}", path=self.uri) from exc
         bring_back_all(self._folder, self._swap_seconds)
-        remove_old_folders(self._folder, _BESIDE_PREFIX, _LEFT_OVER_SECONDS)
+        remove_old_folders(self._folder, BESIDE_PREFIX, _LEFT_OVER_SECONDS)

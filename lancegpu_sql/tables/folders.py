@@ -17,6 +17,9 @@ _RENAME_EXCHANGE = 2  # Linux 3.15, <linux/fs.h>
 
 ASIDE_PREFIX = ".lancegpu-replaced-"
 
+BESIDE_PREFIX = ".lancegpu-table-"
+"""Of folders on their way in or out. Without the suffix, no tool takes them for tables."""
+
 # File systems without an atomic exchange (NFS, some overlays) answer with one of these.
 _NO_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP)
 
@@ -74,6 +77,16 @@ def bring_back_all(parent: Path, age_seconds: float) -> None:
 def remove_folder(path: Path) -> None:
     """Remove a folder that nobody reads any more; what cannot be removed stays, hidden."""
     shutil.rmtree(path, ignore_errors=True)
+
+
+def folders_on_their_way(parent: Path) -> list[Path]:
+    """Return the folders of tables that are being made, replaced or dropped, or were when that process ended."""
+    replaced = [
+        aside
+        for aside in parent.glob(f"{ASIDE_PREFIX}*")
+        if (parent / aside.name.removeprefix(ASIDE_PREFIX).rpartition(".")[0]).exists()
+    ]
+    return sorted([*parent.glob(f"{BESIDE_PREFIX}*"), *replaced])
 
 
 def remove_old_folders(parent: Path, prefix: str, age_seconds: float) -> None:

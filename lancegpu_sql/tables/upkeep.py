@@ -9,7 +9,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from lancegpu_sql.tables.engine import lance_errors, until_committed
+from lancegpu_sql.errors import CommitConflict
+from lancegpu_sql.tables.engine import lance_errors, lance_optimize, until_committed
 from lancegpu_sql.tables.fragments import Fragment, fragment_from
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -104,20 +105,30 @@ def compact(snapshot: Snapshot, fragment_ids: Collection[int] | None = None) -> 
 
     def attempt() -> Compacted:
         latest = snapshot.latest()
-        before, dataset = latest.version, latest.dataset
+        dataset = latest.dataset
         others = [] if fragment_ids is None else [one.id for one in latest.fragments if one.id not in fragment_ids]
+        options = {
+            "target_rows_per_fragment": FRAGMENT_ROWS,
+            "max_bytes_per_file": FRAGMENT_BYTES,
+            "excluded_fragment_ids": others,
+        }
         with lance_errors(latest.name):
-            dataset.optimize.compact_files(
-                target_rows_per_fragment=FRAGMENT_ROWS, max_bytes_per_file=FRAGMENT_BYTES, excluded_fragment_ids=others
-            )
-            # Lance lets the dataset become the version that it made.
-            done = latest.at(dataset)
-            if done.version == before:
-                return Compacted(done)
-            groups = dataset.read_transaction(done.version).operation.groups
-        removed = tuple(fragment_from(one) for group in groups for one in group.old_fragments)
-        numbers = {one.id for group in groups for one in group.new_fragments}
-        return Compacted(done, removed, tuple(one for one in done.fragments if one.id in numbers))
+            done = [task.execute(dataset) for task in lance_optimize.Compaction.plan(dataset, options).tasks]
+        if not done:
+            return Compacted(latest)
+        files = {file.path for task in done for one in task.new_fragments for file in fragment_from(one).files}
+        try:
+            with lance_errors(latest.name):
+                # Lance lets the dataset become the version that it makes.
+                lance_optimize.Compaction.commit(dataset, done)
+        except CommitConflict:
+            latest.files.remove(f"data/{path}" for path in files)
+            raise
+        shown = latest.at(dataset)
+        removed = tuple(fragment_from(one) for task in done for one in task.original_fragments)
+        # Their numbers are given with the commit; the names of their files are theirs from the beginning.
+        added = tuple(one for one in shown.fragments if any(file.path in files for file in one.files))
+        return Compacted(shown, removed, added)
 
     return until_committed(attempt)
 

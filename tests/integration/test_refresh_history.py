@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import count
 from typing import Any, ClassVar
 
@@ -155,6 +156,13 @@ class History(RuleBasedStateMachine):
     @rule()
     def compact(self) -> None:
         self.table.optimize(cleanup_older_than=None)
+        self._note()
+
+    @rule()
+    def optimize(self) -> None:
+        self.table.optimize(cleanup_older_than=timedelta(0))
+        left = {one.version for one in self.table.list_versions()}
+        self.versions = {version: model for version, model in self.versions.items() if version in left}
         self._note()
 
     @rule(data=st.data())

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -139,6 +140,10 @@ class History(RuleBasedStateMachine):
     @rule(view=st.sampled_from(sorted(VIEWS)))
     def compact_a_view(self, view: str) -> None:
         self.db.open_table(view).optimize(cleanup_older_than=None)
+
+    @rule(name=st.sampled_from(["t", *sorted(VIEWS)]))
+    def optimize(self, name: str) -> None:
+        self.db.open_table(name).optimize(cleanup_older_than=timedelta(0))
 
     @rule(chosen=st.integers(0, 1000))
     def restore(self, chosen: int) -> None:

@@ -1,0 +1,139 @@
+"""What killed processes and dropped things leave in a database's folders: which of it goes, and how."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from lancegpu_sql.catalog.models import utc_now
+from lancegpu_sql.catalog.store import Catalog
+from lancegpu_sql.maintenance.expiry import LEFT_OVER, plan_checkpoints
+from lancegpu_sql.maintenance.facts import Checkpoints
+from lancegpu_sql.maintenance.looking import checkpoints_in, sized
+from lancegpu_sql.maintenance.optimizing import remove_checkpoints
+from lancegpu_sql.maintenance.request import LeftOverResult, told
+from lancegpu_sql.maintenance.steps import Step, Wanted, spell
+from lancegpu_sql.refresh.lock import lock_if_free, lock_name
+from lancegpu_sql.refresh.need import Resources
+from lancegpu_sql.refresh.views.results import ResultStore
+from lancegpu_sql.tables import TableStore
+from lancegpu_sql.tables.folders import folders_on_their_way
+
+_UNFINISHED = timedelta(days=1)
+"""After so long a file that is written in one go is not being written any more."""
+
+Kind = Literal["folder", "results", "unfinished results"]
+
+
+@dataclass(frozen=True)
+class Stray:
+    """A folder or a file of which the database may have no use any more."""
+
+    kind: Kind
+    path: Path
+    size_bytes: int
+    touched_at: datetime
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """What there is: folders and files, and checkpoints of columns that no table has."""
+
+    strays: tuple[Stray, ...] = ()
+    checkpoints: tuple[Checkpoints, ...] = ()
+
+
+@dataclass(frozen=True)
+class LeftOverPlan:
+    """What of it goes, and what is told of that."""
+
+    paths: tuple[Path, ...]
+    checkpoints: tuple[Checkpoints, ...]
+    told: tuple[Step, ...]
+
+    @property
+    def nothing(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.paths or self.checkpoints)
+
+
+def plan_left_over(found: LeftOver, wanted: Wanted, now: datetime) -> LeftOverPlan:
+    """Decide what goes."""
+    ages = {
+        "folder": LEFT_OVER,
+        "unfinished results": _UNFINISHED,
+        "results": timedelta(seconds=wanted.checkpoint_seconds),
+    }
+    reasons = {
+        "folder": "a table was being made or dropped, by a process that ended in the middle of it",
+        "unfinished results": "whoever wrote them ended in the middle of it",
+        "results": "no Function of the database gives them any more",
+    }
+    steps: list[Step] = []
+    going: list[Stray] = []
+    for kind, age in ages.items():
+        old = [one for one in found.strays if one.kind == kind and now - one.touched_at > age]
+        if old:
+            size_bytes = sum(one.size_bytes for one in old)
+            action: Literal["remove files", "remove results"] = "remove files" if kind == "folder" else "remove results"
+            what = f"{len(old):,} {'folders' if kind == 'folder' else 'files and folders'}"
+            reason = f"{reasons[kind]}, more than {spell(age.total_seconds())} ago"
+            steps.append(Step(action, what, len(old), size_bytes, reason))
+            going += old
+    checkpoints, of_checkpoints = plan_checkpoints(found.checkpoints, wanted, now)
+    return LeftOverPlan(tuple(one.path for one in going), checkpoints, (*steps, *of_checkpoints))
+
+
+def look_for_left_over(tables: TableStore, catalog: Catalog, folder: Path) -> LeftOver:
+    """Return what may be left over in a database's folders; `folder` is the private one."""
+    strays: list[Stray] = []
+    if tables.is_local:
+        strays += _strays("folder", folders_on_their_way(Path(tables.uri)))
+    store = ResultStore(folder, 0)
+    strays += _strays("unfinished results", store.unfinished())
+    strays += _strays("results", store.of_others({version.digest for version in catalog.functions()}))
+    kept = [one for one in sorted((folder / "checkpoints").glob("*")) if one.is_dir()]
+    known = _columns(tables) if kept else set()
+    checkpoints = [one for at in kept if at.name not in known for one in checkpoints_in(at, catalog)]
+    return LeftOver(tuple(strays), tuple(checkpoints))
+
+
+def explain_left_over(resources: Resources, wanted: Wanted) -> LeftOverResult:
+    """Tell what `remove_left_over` would do."""
+    found = look_for_left_over(resources.tables, resources.catalog, resources.folder)
+    steps = plan_left_over(found, wanted, utc_now()).told
+    return LeftOverResult(removed=0, bytes_removed=0, steps=told(steps))
+
+
+def remove_left_over(resources: Resources, wanted: Wanted) -> LeftOverResult:
+    """Remove what killed processes and dropped things left in a database's folders."""
+    found = look_for_left_over(resources.tables, resources.catalog, resources.folder)
+    plan = plan_left_over(found, wanted, utc_now())
+    sizes = {one.path: one.size_bytes for one in found.strays}
+    removed = bytes_removed = 0
+    for path in plan.paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+        removed, bytes_removed = removed + 1, bytes_removed + sizes[path]
+    for one in plan.checkpoints:
+        # A column that was declared since the tables were looked at may be under its first refresh.
+        with lock_if_free(resources.folder / "locks", one.lock) as held:
+            if held and one.lock not in _columns(resources.tables):
+                remove_checkpoints(one)
+                removed, bytes_removed = removed + 1, bytes_removed + one.size_bytes
+    return LeftOverResult(removed=removed, bytes_removed=bytes_removed, steps=told(plan.told))
+
+
+def _columns(tables: TableStore) -> set[str]:
+    """What stands for the computed columns that there are, in names of files."""
+    return {lock_name(name, one.proof_column) for name in tables.names() for one in tables.open(name).computed}
+
+
+def _strays(kind: Kind, paths: Iterable[Path]) -> list[Stray]:
+    return [Stray(kind, path, *sized([path, *path.rglob("*")])) for path in paths]

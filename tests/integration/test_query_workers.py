@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +207,33 @@ def test_ctrl_c_ends_a_waiting_query_and_says_for_what_it_waited_and_how_to_go_o
         db.sql("SELECT nowhere(text) FROM docs").fetchall()
     thread.join()
     assert newest(db).state is JobState.CANCELLED
+
+
+def held(db: Database) -> tuple[Counter[str], int, set[str], int]:
+    """What queries may leave in a process: objects of theirs, Arrow's memory, DuckDB's functions and open files."""
+    gc.collect()
+    rooms = ("lancegpu_sql.query.", "lancegpu_sql.apply.", "lancegpu_sql.database.query_runs", "_duckdb", "pyarrow.")
+    objects = Counter(type(each).__name__ for each in gc.get_objects() if str(type(each).__module__).startswith(rooms))
+    functions = db.sql("SELECT function_name FROM duckdb_functions() WHERE NOT internal").fetchall()
+    return (
+        objects,
+        pa.total_allocated_bytes(),
+        {name for (name,) in functions},
+        len(list(Path("/proc/self/fd").iterdir())),
+    )
+
+
+def test_queries_leave_nothing_behind(db: Database):
+    """What the process then has beyond this is what the C library keeps of memory that was given back."""
+    sql = "SELECT sum(size('x' || i)), TRY(size('bad')) FROM range(20000) r(i) WHERE size('y' || i) > 2"
+    db.sql(sql).fetchall()
+    before = held(db)
+    for _ in range(3):
+        db.sql(sql).fetchall()
+        db.sql(sql.replace("20000", "30")).to_reader().read_all()
+        with pytest.raises(RowFailed):
+            db.sql("SELECT size('bad')").fetchall()
+    assert held(db) == before
 
 
 def test_a_query_cannot_be_held_nor_gone_on_with(db: Database):

@@ -11,6 +11,7 @@ from lancegpu_sql.errors import Conflict
 from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.jobs.runner import JobRunner
 from lancegpu_sql.placement.interface import Placement
+from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.refresh.need import Resources
 from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.settings import Settings
@@ -38,9 +39,12 @@ class Services:
     seen_views: dict[str, tuple[str, View | None]] = field(default_factory=dict)
     """By name of a table: its stamp when it was looked at, and the view that it was then."""
 
+    plans: Plans = field(default_factory=Plans)
+    """Of the queries of views."""
+
     def refresh_resources(self) -> Resources:
         """Return what refreshes need of all this."""
-        return Resources(self.tables, self.catalog, self.pool, self.settings, self.folder)
+        return Resources(self.tables, self.catalog, self.pool, self.settings, self.folder, self.plans)
 
     def check_open(self) -> Services:
         """Return this, for those who are about to use it.

@@ -21,12 +21,14 @@ from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import InPlace, Movable, NeedsToRun, refuse, signatures_of
 from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.memos import Memos
+from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.stage_rows import FIRST_ROWS, INPUT_ROWS
 from lancegpu_sql.query.stages import Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
+from lancegpu_sql.sql.call_reader import without_values
 from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.plan import plan_query
 from lancegpu_sql.sql.stages import QueryPlan
@@ -51,6 +53,8 @@ class FunctionQuery:
         The name of a view or macro that is made for it though it does not mention it.
     reads_all
         Whether whoever reads it wants all its rows, so that calls are large from the beginning.
+    plans
+        Those that were made before; None where none are kept.
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class FunctionQuery:
         also: str = "",
         *,
         reads_all: bool = False,
+        plans: Plans | None = None,
     ) -> None:
         self._reads_all = reads_all
+        self._plans = plans
         self._text = text
         self._parameters = parameters
         self._tables = tables
@@ -88,14 +94,21 @@ class FunctionQuery:
         """
         with self._describer() as describer:
             columns = describer.columns(self._text)
-            self._plan = plan_query(
-                self._text,
-                signatures_of(self._known),
-                describer.columns,
-                self._tables.computed(self._source.stored),
-                describer.read_tree,
-            )
+            computed = self._tables.computed(self._source.stored)
+            signatures = signatures_of(self._known)
+
+            def plan() -> QueryPlan:
+                return plan_query(self._text, signatures, describer.columns, computed, describer.read_tree)
+
+            self._plan = plan() if self._plans is None else self._plans.get(self._plan_key(computed), plan)
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
+
+    def _plan_key(self, computed: object) -> tuple[str, ...]:
+        """All of which a plan is made: where plans are kept, a session has nothing of its own, and a query no parameters."""
+        signatures = signatures_of(self._known)
+        called = {without_values(call.function) for call in calls_in(self._text, signatures)}
+        functions = [signatures[name] for name in sorted(called)]
+        return self._text, repr(functions), repr(self._tables.schemas()), repr(computed)
 
     def done(self) -> tuple[pa.Table, Mapping[str, str]]:
         """Run it at once, every call in place, as a statement that does something.

@@ -19,6 +19,7 @@ from lancegpu_sql.query.in_place import NeedsToRun, signatures_of
 from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.own_statements import OwnStatements
 from lancegpu_sql.query.plain import PlainQueries
+from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.state import SessionState
@@ -68,6 +69,8 @@ class QuerySession:
         The Functions that queries may call; None where there are none.
     reads_all
         Whether all rows of each query are wanted, so that calls are large from the beginning.
+    plans
+        Plans made before, for a session in which nothing is made or set; None where none are kept.
     """
 
     def __init__(
@@ -77,8 +80,10 @@ class QuerySession:
         functions: FunctionSource | None = None,
         *,
         reads_all: bool = False,
+        plans: Plans | None = None,
     ) -> None:
         self._reads_all = reads_all
+        self._plans = plans
         self._tables = Tables(snapshots, names)
         self._functions = functions
         self._state = SessionState()
@@ -172,7 +177,8 @@ class QuerySession:
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
             made = (self._state, known, self._functions)
-            query = FunctionQuery(text, parameters, tables, *made, reads_all=self._reads_all)
+            plans = None if parameters or self._state.kept else self._plans
+            query = FunctionQuery(text, parameters, tables, *made, reads_all=self._reads_all, plans=plans)
             try:
                 at_once = _ABOUT_A_QUERY.match(text) or _MOVES_A_SEQUENCE.search(text)
                 return self._plain.fixed(*query.done()) if at_once else query.result()

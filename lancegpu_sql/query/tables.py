@@ -137,6 +137,10 @@ class QueryTables:
                 self._found[relation] = proved_table
         return columns
 
+    def schemas(self) -> list[tuple[str, str]]:
+        """The columns of the tables that were found so far, by the names that the text has for these."""
+        return sorted((name, str(table.schema)) for name, table in self._found.items())
+
     def register(self, cursor: duckdb.DuckDBPyConnection) -> None:
         """Make a connection know the tables that were found so far."""
         known = self._known_to.setdefault(cursor, set())

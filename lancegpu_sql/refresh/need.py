@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from lancegpu_sql.functions.registry import too_small
 from lancegpu_sql.functions.secret_sources import check_allowed
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.query.bound import bound_values
+from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.refresh.request import RefreshOptions
 from lancegpu_sql.refresh.target import Target
 from lancegpu_sql.settings import Settings
@@ -33,6 +34,7 @@ class Resources:
     pool: WorkerPool
     settings: Settings
     folder: Path
+    plans: Plans = field(default_factory=Plans)
 
 
 def check_options(function: FunctionVersion, options: RefreshOptions) -> None:

@@ -12,6 +12,7 @@ from lancegpu_sql.errors import AlreadyExists, InvalidName
 HIDDEN_PREFIX = "_lancegpu_"
 PROOF_PREFIX = "_lancegpu_proof_"
 ROW_ID = "_rowid"
+ROW_ADDRESS = "_rowaddr"
 """What Lance calls a row's number, which is read like a column."""
 
 # LanceDB's rule; "." and ".." would leave the folder. A leading dot is ours to refuse: such a table would be a hidden

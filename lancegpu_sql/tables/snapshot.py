@@ -23,6 +23,22 @@ from lancegpu_sql.tables.publishing import Publication
 from lancegpu_sql.tables.windows import Windows
 
 _BATCH_BYTES = 8 << 20
+_LOOKED_AT_VERSIONS = 64
+# What adds rows, deletes rows or moves them, and never takes back what was deleted: Lance's operations by name.
+_GOES_ON = frozenset(
+    {
+        "Append",
+        "Delete",
+        "Update",
+        "Merge",
+        "Rewrite",
+        "DataReplacement",
+        "CreateIndex",
+        "Project",
+        "UpdateConfig",
+        "ReserveFragments",
+    }
+)
 
 
 class Snapshot:
@@ -78,6 +94,17 @@ class Snapshot:
     def checkout(self, version: int) -> Snapshot:
         """Return another version of the table."""
         return Snapshot.open(self.name, self.uri, version, self.storage_options)
+
+    def only_went_on(self, since: Snapshot) -> bool:
+        """Tell whether no version after an older one took back what was deleted; False where that is not known."""
+        if not 0 <= self.version - since.version <= _LOOKED_AT_VERSIONS:
+            return False
+        try:
+            with lance_errors(self.name):
+                made_by = map(self._dataset.read_transaction, range(since.version + 1, self.version + 1))
+                return all(one is not None and type(one.operation).__name__ in _GOES_ON for one in made_by)
+        except (VersionNotFound, InvalidData):
+            return False
 
     def at(self, dataset: Any) -> Snapshot:
         """Return the snapshot that an open dataset of this table is."""

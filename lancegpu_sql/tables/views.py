@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from lancegpu_sql.errors import CommitConflict, ViewWrite
 from lancegpu_sql.tables.engine import lance, lance_errors, lance_schema, until_committed
-from lancegpu_sql.tables.naming import HIDDEN_PREFIX, ROW_ID
+from lancegpu_sql.tables.naming import HIDDEN_PREFIX, ROW_ADDRESS, ROW_ID
 from lancegpu_sql.tables.publishing import JOB_PROPERTY
 from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 
@@ -61,6 +61,7 @@ class ViewChanges:
         self._snapshot = snapshot
         self._base = view_text(snapshot.full_schema, STATE_KEY)
         self._deleted: list[Numbers] = []
+        self._deleted_at: list[Numbers] = []
         self._pending: list[pa.RecordBatch] = []
         self._fragments = UncommittedFragments(snapshot)
         self.rows_added = 0
@@ -70,9 +71,10 @@ class ViewChanges:
         """How many rows go."""
         return sum(map(len, self._deleted))
 
-    def delete(self, ids: Numbers) -> None:
-        """Remove rows by their ids; each may be named once."""
+    def delete(self, ids: Numbers, addresses: Numbers) -> None:
+        """Remove rows by their ids, and their addresses in the version that this is based on; each may be named once."""
         self._deleted.append(ids)
+        self._deleted_at.append(addresses)
 
     def insert(self, rows: pa.RecordBatch) -> None:
         """Add rows, of exactly the view's columns, hidden ones too."""
@@ -140,15 +142,19 @@ class ViewChanges:
 
     def _left(self, latest: Snapshot) -> tuple[dict[int, Any], dict[int, Any]]:
         """The fragments by number, as they are and without the rows that go; None for one that has none then."""
-        going = np.concatenate([_NONE, *self._deleted])
         fragments = {one.fragment_id: one for one in latest.dataset.get_fragments()}
         present = {number: one.metadata for number, one in fragments.items()}
         left = {number: one if one.num_rows else None for number, one in present.items()}
-        addresses = np.sort(_addresses(latest, going)) if len(going) else _NONE
-        for number, offsets in offsets_by_fragment(addresses):
+        for number, offsets in offsets_by_fragment(np.sort(self._going(latest))):
             with lance_errors(latest.name):
                 left[number] = fragments[number].delete_rows(offsets)
         return present, left
+
+    def _going(self, latest: Snapshot) -> Numbers:
+        """Where the rows stand that go; one that is gone stands nowhere."""
+        if latest.version == self._snapshot.version:
+            return np.concatenate([_NONE, *self._deleted_at])
+        return _addresses(latest, np.concatenate([_NONE, *self._deleted]))
 
     def _emptied(self, latest: Snapshot, fragment: Any) -> Any:
         """A fragment of which every row is deleted, which Lance makes of none."""
@@ -173,8 +179,10 @@ def _addresses(latest: Snapshot, ids: Numbers) -> Numbers:
     """Where rows stand; one that is gone stands nowhere."""
     wanted = np.sort(ids)
     found = [_NONE]
+    if not len(ids):
+        return _NONE
     for batch in latest.scan([], row_id=True, row_address=True):
         numbers = batch.column(ROW_ID).to_numpy()
         at = np.minimum(np.searchsorted(wanted, numbers), len(wanted) - 1)
-        found.append(batch.column("_rowaddr").to_numpy()[wanted[at] == numbers])
+        found.append(batch.column(ROW_ADDRESS).to_numpy()[wanted[at] == numbers])
     return np.concatenate(found)

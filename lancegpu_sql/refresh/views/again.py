@@ -14,7 +14,7 @@ from lancegpu_sql.query.picked import Numbers
 from lancegpu_sql.refresh.views.by_rows import Run, fitted
 from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.tables import Snapshot
-from lancegpu_sql.tables.naming import ROW_ID
+from lancegpu_sql.tables.naming import ROW_ADDRESS, ROW_ID
 from lancegpu_sql.tables.views import DIGEST
 
 _NO_KEY = bytes(16)
@@ -23,15 +23,18 @@ _NO_KEY = bytes(16)
 class StoredRows:
     """The rows that a view has, by the digests of their values; equal ones are counted.
 
-    Memory: about 80 bytes for each row, and 48 for each that is new.
+    Memory: about 90 bytes for each row, and 48 for each that is new.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        own, digests = [np.empty(0, dtype=np.uint64)], [np.empty((0, 2), dtype=np.uint64)]
-        for batch in snapshot.scan([DIGEST], row_id=True):
+        own, places = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint64)]
+        digests = [np.empty((0, 2), dtype=np.uint64)]
+        for batch in snapshot.scan([DIGEST], row_id=True, row_address=True):
             own.append(batch.column(ROW_ID).to_numpy())
+            places.append(batch.column(ROW_ADDRESS).to_numpy())
             digests.append(from_array(batch.column(DIGEST))[0])
         self._ids: Numbers = np.concatenate(own)
+        self._addresses: Numbers = np.concatenate(places)
         self._keys = KeyTable()
         self._numbers, _ = self._keys.number(np.concatenate(digests))
         self._known = self._keys.entries
@@ -47,9 +50,12 @@ class StoredRows:
         self._left -= np.bincount(numbers[taken], minlength=self._known)
         return ~taken
 
-    def left_over(self) -> Numbers:
-        """Return the ids of the rows for which none came."""
-        return self._ids[_ranks(self._numbers) < self._left[self._numbers]] if len(self._ids) else self._ids
+    def left_over(self) -> tuple[Numbers, Numbers]:
+        """Return the ids and the addresses of the rows for which none came."""
+        if not len(self._ids):
+            return self._ids, self._addresses
+        left = _ranks(self._numbers) < self._left[self._numbers]
+        return self._ids[left], self._addresses[left]
 
 
 def new_rows(view: View, run: Run, stored: StoredRows) -> Iterator[pa.RecordBatch]:

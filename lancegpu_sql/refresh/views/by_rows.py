@@ -18,7 +18,7 @@ from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.refresh.views.sources import as_refreshed, marks_of
 from lancegpu_sql.sql.views import over_rows
 from lancegpu_sql.tables import Snapshot
-from lancegpu_sql.tables.naming import ROW_ID, is_hidden
+from lancegpu_sql.tables.naming import ROW_ADDRESS, ROW_ID, is_hidden
 from lancegpu_sql.tables.views import DIGEST, ORDINAL, SOURCE_ROW
 
 Run = Callable[[str, Mapping[str, TableRelation]], QueryResult]
@@ -40,11 +40,17 @@ class RowsToDo:
         How many these are.
     removed
         The rows of the view that go, by their ids.
+    removed_at
+        Their addresses.
+    fragments
+        The fragments of the source in which the rows to compute stand; None for all.
     """
 
     computed: Numbers | None
     computed_rows: int
     removed: Numbers
+    removed_at: Numbers
+    fragments: tuple[int, ...] | None = None
 
     @property
     def nothing(self) -> bool:
@@ -73,17 +79,22 @@ def rows_to_do(
     """
     stored = _view_rows(view.snapshot)
     if full:
-        return RowsToDo(None, source.count_rows(), stored.ids)
+        return RowsToDo(None, source.count_rows(), stored.ids, stored.addresses)
     noted = frozenset[bytes]() if view.state is None else view.state.fragment_marks
     marks = marks_of(source, reads, key)
     doubtful = [number for number, mark in marks.items() if mark not in noted]
     if not doubtful and len(noted) == len(marks) and not len(again):
-        return RowsToDo(_NONE, 0, _NONE)
+        return RowsToDo(_NONE, 0, _NONE, _NONE)
     live = np.sort(row_ids(source))
-    changed = np.concatenate([_NONE, *_changed(view, source, reads, key, doubtful, stored)])
-    computed = np.union1d(changed, again[are_in(again, live)]) if len(again) else np.sort(changed)
-    removed = stored.ids[~are_in(stored.made_of, live) | are_in(stored.made_of, computed)]
-    return RowsToDo(None if len(computed) == len(live) else computed, len(computed), removed)
+    shrunk, read = _told_apart(view, source, reads, key, doubtful)
+    changed = [*stored.differ(source.scan(list(reads), fragment_ids=read, row_id=True) if read else (), reads, key)]
+    back = [*_back(source, reads, key, shrunk, stored)]
+    elsewhere = np.concatenate([_NONE, *back, again[are_in(again, live)]])
+    computed = np.unique(np.concatenate([*changed, elsewhere])) if len(elsewhere) else np.sort(_joined(changed))
+    goes = ~are_in(stored.made_of, live) | are_in(stored.made_of, computed)
+    every = len(computed) == len(live)
+    fragments = None if every or len(elsewhere) else tuple(read)
+    return RowsToDo(None if every else computed, len(computed), stored.ids[goes], stored.addresses[goes], fragments)
 
 
 def computed_rows(
@@ -96,7 +107,7 @@ def computed_rows(
     text
         The query; it may name `SOURCE_ROW`, the id of the row.
     """
-    relation = PickedRows(source, reads, key, todo.computed)
+    relation = PickedRows(source, reads, key, todo.computed, todo.fragments)
     result = run(over_rows(text, _SOURCE, (SOURCE_ROW, DIGEST)), {_SOURCE: relation})
     ordinals = _Ordinals()
     with result.to_reader() as reader:
@@ -128,11 +139,16 @@ def fitted(snapshot: Snapshot, batch: pa.RecordBatch, own: dict[str, pa.Array]) 
 _NONE: Numbers = np.empty(0, dtype=np.uint64)
 
 
+def _joined(some: Sequence[Numbers]) -> Numbers:
+    return np.concatenate([_NONE, *some])
+
+
 @dataclass(frozen=True)
 class _Stored:
-    """Of each row of a view its id, the id of the row that it was made of, and the digest of what that held."""
+    """Of each row of a view its id and address, the id of the row that it was made of, and the digest of what that held."""
 
     ids: Numbers
+    addresses: Numbers
     made_of: Numbers
     digests: Lanes
 
@@ -157,24 +173,24 @@ class _Stored:
 
 
 def _view_rows(snapshot: Snapshot) -> _Stored:
-    ids, made_of, digests = [_NONE], [_NONE], [np.empty((0, 2), dtype=np.uint64)]
-    for batch in snapshot.scan([SOURCE_ROW, DIGEST], row_id=True):
+    ids, addresses, made_of, digests = [_NONE], [_NONE], [_NONE], [np.empty((0, 2), dtype=np.uint64)]
+    for batch in snapshot.scan([SOURCE_ROW, DIGEST], row_id=True, row_address=True):
         ids.append(batch.column(ROW_ID).to_numpy())
+        addresses.append(batch.column(ROW_ADDRESS).to_numpy())
         made_of.append(batch.column(SOURCE_ROW).to_numpy())
         digests.append(from_array(batch.column(DIGEST))[0])
-    return _Stored(np.concatenate(ids), np.concatenate(made_of), np.concatenate(digests))
+    return _Stored(*map(np.concatenate, (ids, addresses, made_of, digests)))
 
 
-def _changed(
-    view: View, source: Snapshot, reads: Sequence[str], key: bytes, doubtful: Sequence[int], stored: _Stored
+def _back(
+    source: Snapshot, reads: Sequence[str], key: bytes, shrunk: Mapping[int, Snapshot], stored: _Stored
 ) -> Iterator[Numbers]:
-    """Yield the rows in some fragments of the source that the view does not have as they are.
+    """Yield rows that are back: of fragments whose files the last refresh saw, where they were deleted.
 
-    Of a fragment whose files the last refresh saw, the rows that it saw there are as they were: others are deleted now, or
-    deletions were taken back. Its files are not read.
+    What else stands there is as it was, and is not read. Nothing is taken back but by restoring an older version.
     """
-    shrunk, read = _told_apart(view, source, reads, key, doubtful)
-    yield from stored.differ(source.scan(list(reads), fragment_ids=read, row_id=True) if read else (), reads, key)
+    if not shrunk or source.only_went_on(next(iter(shrunk.values()))):
+        return
     for number, old in shrunk.items():
         present = row_ids(source, number)
         back = present[~are_in(present, np.sort(row_ids(old, number)))]

@@ -101,7 +101,7 @@ class _ViewRefresh:
         self._options = options
         self._job = job
         self._view = open_view(resources.tables, name)
-        self._pinned = PinnedTables(resources.tables, self._view.definition.reads)
+        self._pinned = PinnedTables(resources.tables, self._view.definition.reads, resources.plans)
         self._store = ResultStore(resources.folder, resources.settings.view_result_store_bytes)
         self._failed = {} if self._view.state is None else failed_of(self._view.state.failed)
         by_row = self._view.definition.way == "rows"
@@ -151,7 +151,7 @@ class _ViewRefresh:
             for rows in new_rows(view, run, stored):
                 self._check()
                 changes.insert(rows)
-            changes.delete(stored.left_over())
+            changes.delete(*stored.left_over())
             return
         (source,) = plan.sources.values()
         reads, key = view.definition.reads[source.name], digest_key(view, plan.state.functions)
@@ -159,7 +159,7 @@ class _ViewRefresh:
             for rows in computed_rows(view, query_of(view, self._functions), source, reads, key, plan.todo, run):
                 self._check()
                 changes.insert(rows)
-        changes.delete(plan.todo.removed)
+        changes.delete(plan.todo.removed, plan.todo.removed_at)
 
     def _with_failed(self, plan: RefreshPlan) -> tuple[ViewState, int]:
         """What the view is made of, with the calls that have no value, and how many these are."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from lancegpu_sql.errors import ColumnNotFound, TableNotFound, VersionNotFound
 from lancegpu_sql.query.functions import FunctionSource
+from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.query.session import QuerySession
 from lancegpu_sql.refresh.views.model import SourceState, fragment_mark, whole_mark
 from lancegpu_sql.tables import Snapshot, TableStore
@@ -21,16 +22,24 @@ class PinnedTables:
         Those of the database.
     reads
         Of some tables the columns that are to be seen, so that ``*`` means what it meant when a view was made.
+    plans
+        Of queries that were run before.
     """
 
-    def __init__(self, tables: TableStore, reads: Mapping[str, Sequence[str]] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        tables: TableStore,
+        reads: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        plans: Plans | None = None,
+    ) -> None:
+        self._plans = plans
         self._tables = tables
         self._reads = reads
         self._seen: dict[str, Snapshot] = {}
 
     def session(self, functions: FunctionSource) -> QuerySession:
         """Return a session of its own: what a user made in another one does not exist there."""
-        return QuerySession(self.find, self._tables.names, functions, reads_all=True)
+        return QuerySession(self.find, self._tables.names, functions, reads_all=True, plans=self._plans)
 
     def find(self, name: str) -> Snapshot | None:
         """Return the table of exactly this name; None where there is none."""

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import duckdb
@@ -94,14 +95,17 @@ class FunctionQuery:
         """
         with self._describer() as describer:
             columns = describer.columns(self._text)
-            computed = self._tables.computed(self._source.stored)
-            signatures = signatures_of(self._known)
-
-            def plan() -> QueryPlan:
-                return plan_query(self._text, signatures, describer.columns, computed, describer.read_tree)
-
-            self._plan = plan() if self._plans is None else self._plans.get(self._plan_key(computed), plan)
+            self._plan = self._planned(self._text, describer)
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
+
+    def _planned(self, text: str, describer: _Describer) -> QueryPlan:
+        computed = self._tables.computed(self._source.stored)
+        signatures = signatures_of(self._known)
+
+        def plan() -> QueryPlan:
+            return plan_query(text, signatures, describer.columns, computed, describer.read_tree)
+
+        return plan() if self._plans is None else self._plans.get(self._plan_key(computed), plan)
 
     def _plan_key(self, computed: object) -> tuple[str, ...]:
         """All of which a plan is made: where plans are kept, a session has nothing of its own, and a query no parameters."""
@@ -110,8 +114,13 @@ class FunctionQuery:
         functions = [signatures[name] for name in sorted(called)]
         return self._text, repr(functions), repr(self._tables.schemas()), repr(computed)
 
-    def done(self) -> tuple[pa.Table, Mapping[str, str]]:
-        """Run it at once, every call in place, as a statement that does something.
+    def done(self, query: tuple[int, int] | None = None) -> tuple[pa.Table, Mapping[str, str]]:
+        """Run it at once, as a statement that does something.
+
+        Parameters
+        ----------
+        query
+            Where a query stands in it whose rows it does it with: that one is planned. All other calls are made in place.
 
         Returns
         -------
@@ -121,10 +130,14 @@ class FunctionQuery:
             The types of columns that Arrow does not keep.
         """
 
-        def bind(reading: FunctionReading) -> Any:
-            return self._bind(reading.cursor(), self._text, self._parameters, reading.functions)
+        if query is not None:
+            start, end = query
+            with self._describer() as describer:
+                plan = self._planned(self._text[start:end], describer)
+            self._plan = replace(plan, final_sql=f"{self._text[:start]}{plan.final_sql}{self._text[end:]}")
+        self._reads_all = True
 
-        with self._reading(bind) as reading:
+        with self._opened() as reading:
             relation, kinds = reading.call(carried)
             table: pa.Table = reading.call(lambda _relation: relation.to_arrow_table())
             name = reading.functions.as_written
@@ -141,7 +154,12 @@ class FunctionQuery:
         as_json
             For programs.
         """
-        self.result()
+        try:
+            self.result()
+        except NeedsToRun:
+            functions = tuple(sorted({call.function for call in calls_in(self._text, signatures_of(self._known))}))
+            why = "its columns are known when it has run"
+            self._plan = QueryPlan((), self._text, functions, (f"in place: {', '.join(functions)}, since {why}",))
         measured = self._measured() if analyze else None
         called = {call.function for call in calls_in(self._text, signatures_of(self._known))}
         called |= {call.function for kept in self._kept for call in calls_in(kept.text, signatures_of(self._known))}

@@ -21,7 +21,7 @@ from lancegpu_sql.query.rules import check_statement, check_write, remembered_se
 from lancegpu_sql.query.state import KeptText, SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import TextCall, calls_in
-from lancegpu_sql.sql.inner_query import inner_query, with_column_names
+from lancegpu_sql.sql.inner_query import inner_query, inserted_query, with_column_names
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.places import query_error
 from lancegpu_sql.sql.statement import Write, write_in
@@ -99,7 +99,8 @@ class OwnStatements:
         if self.calls_functions(text):
             assert self._functions is not None
             text = _with_column_names(text, parameters, describe)
-            return FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions).done()[0]
+            query = FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions)
+            return query.done(inner_query(text) or inserted_query(text))[0]
         with self._plain.reading(text, parameters, tables) as reading:
             return reading.call(lambda relation: _NOTHING if relation is None else relation.to_arrow_table())
 

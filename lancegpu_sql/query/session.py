@@ -25,10 +25,11 @@ from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.inner_query import inner_query, inserted_query
 from lancegpu_sql.sql.missing_function import with_registered
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.statements import split
-from lancegpu_sql.sql.statements.model import Explain
+from lancegpu_sql.sql.statements.model import Describe, Explain, Query
 from lancegpu_sql.sql.versions import with_version_names
 from lancegpu_sql.sql.views import EngineFunctions
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -265,9 +266,9 @@ class QuerySession:
     def _one(self, kind: str, text: str, parameters: Parameters | None) -> QueryResult:
         if _LISTS_TABLES.fullmatch(text):
             return self._list_tables()
-        explained = _explained(text) if kind == "EXPLAIN" else None
+        explained = _explained(text)
         if explained is not None and self._own.calls_functions(explained.statement.text):
-            inner = explained.statement.text
+            inner = _query_of(explained)
             return self.explain(inner, parameters, analyze=explained.analyze, form=explained.format)
         if explained is not None:
             text = _with_version_names(text)
@@ -290,8 +291,25 @@ class QuerySession:
 
 def _explained(text: str) -> Explain | None:
     """The statement that a text has explained; None for another text."""
-    statements = split(text) if _EXPLAINS.match(text) else []
+    statements = split(text, lambda _name: True) if _EXPLAINS.match(text) else []
     return statements[0] if len(statements) == 1 and isinstance(statements[0], Explain) else None
+
+
+def _query_of(explained: Explain) -> str:
+    """The query that is explained: of a statement that does something with rows, the one that gives them.
+
+    Raises
+    ------
+    InvalidQuery
+        There is none, or it is to be run.
+    """
+    statement = explained.statement
+    if isinstance(statement, Query | Describe):
+        return statement.text
+    span = None if explained.analyze else inner_query(statement.text) or inserted_query(statement.text)
+    if span is None:
+        raise InvalidQuery("EXPLAIN tells how a query runs: give it the query of the statement, without the statement.")
+    return statement.text[slice(*span)]
 
 
 def _with_version_names(text: str) -> str:

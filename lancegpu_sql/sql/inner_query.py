@@ -1,4 +1,4 @@
-"""The query inside of a statement of DuckDB's own: ``CREATE TABLE t AS …``, ``CREATE VIEW v AS …``, ``COPY (…) TO …``."""
+"""The query inside of a statement of DuckDB's own: ``CREATE TABLE t AS …``, ``COPY (…) TO …``, ``INSERT INTO t …``."""
 
 from __future__ import annotations
 
@@ -23,6 +23,29 @@ def inner_query(text: str) -> tuple[int, int] | None:
         end = len(tokens) - (tokens[-1].token_type is TokenType.SEMICOLON)
         return None if start is None else (tokens[start].start, tokens[end - 1].end + 1)
     return None
+
+
+def inserted_query(text: str) -> tuple[int, int] | None:
+    """Where the query stands whose rows an INSERT adds; None where that cannot be told, or it is VALUES."""
+    tokens = tokens_of(text)
+    if not tokens or word_of(tokens[0]) != "INSERT":
+        return None
+    start, depth, end = None, 0, len(tokens) - (tokens[-1].token_type is TokenType.SEMICOLON)
+    for index in range(1, end):
+        token, word = tokens[index], word_of(tokens[index])
+        if depth == 0 and start is None and word in _BEGINS_QUERY:
+            start = index
+        elif depth == 0 and start is not None and (word == "RETURNING" or _is_conflict(tokens, index)):
+            end = index
+            break
+        depth += (token.token_type in OPENING) - (token.token_type in CLOSING)
+    if start is None or word_of(tokens[start]) in ("VALUES", "DESCRIBE", "SUMMARIZE"):
+        return None
+    return tokens[start].start, tokens[end - 1].end + 1
+
+
+def _is_conflict(tokens: Sequence[Token], index: int) -> bool:
+    return word_of(tokens[index]) == "ON" and index + 1 < len(tokens) and word_of(tokens[index + 1]) == "CONFLICT"
 
 
 def with_column_names(text: str, span: tuple[int, int], names: Sequence[str], name: str) -> str:

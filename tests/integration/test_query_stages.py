@@ -13,7 +13,7 @@ import pytest
 from in_process_functions import InProcessFunctions
 from lance_folder import LanceFolder
 
-from lancegpu_sql.errors import InvalidQuery, NotFound
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError, NotFound
 from lancegpu_sql.query.session import QuerySession
 
 ROWS = 200_000
@@ -159,6 +159,64 @@ def test_what_is_made_of_a_query_has_the_columns_names(session: QuerySession, tm
     assert (tmp_path / "sizes.csv").read_text() == '"size(""text"")"\n3\n'
     session.sql("CREATE TEMP VIEW seen AS SELECT size(text) FROM docs")
     assert session.sql('SELECT "size(""text"")" AS s FROM seen').fetchall() == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE OR REPLACE TEMP TABLE kept AS SELECT next_of(n) AS m FROM numbers WHERE n >= $1",
+        "INSERT INTO filled SELECT next_of(n) FROM numbers WHERE n >= ? RETURNING m",
+        "COPY (SELECT next_of(n) AS m FROM numbers WHERE n >= ?) TO '{folder}/copied.parquet'",
+    ],
+)
+def test_what_a_statement_does_with_a_querys_rows_is_computed_in_large_batches(
+    session: QuerySession, functions: InProcessFunctions, tmp_path: Path, statement: str
+):
+    session.sql("CREATE TEMP TABLE filled (m BIGINT)")
+    session.sql(statement.format(folder=tmp_path), [2])
+    assert functions.rows["next_of"] == ROWS - 2
+    assert functions.batches["next_of"] <= 45
+    made = {"CR": "kept", "IN": "filled", "CO": f"'{tmp_path}/copied.parquet'"}[statement[:2]]
+    assert session.sql(f"SELECT count(*), min(m), max(m) FROM {made}").fetchall() == [(ROWS - 2, 3, ROWS)]
+
+
+def test_a_row_that_fails_leaves_nothing_of_what_was_made(session: QuerySession, functions: InProcessFunctions):
+    session.sql("CREATE TEMP TABLE texts AS SELECT unnest(['a', 'bad']) AS text")
+    with pytest.raises(LanceGpuError, match="a bad text"):
+        session.sql("CREATE TEMP TABLE sizes AS SELECT size(text) AS n FROM texts")
+    with pytest.raises(InvalidQuery, match="no table 'sizes'"):
+        session.sql("FROM sizes")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TEMP TABLE explained AS SELECT next_of(n) FROM numbers",
+        "CREATE VIEW explained AS SELECT next_of(n) FROM numbers",
+        "COPY (SELECT next_of(n) FROM numbers) TO 'nowhere/explained.csv'",
+        "INSERT INTO filled SELECT next_of(n) FROM numbers RETURNING m",
+    ],
+)
+def test_a_statement_is_explained_and_not_carried_out(
+    session: QuerySession, functions: InProcessFunctions, statement: str
+):
+    session.sql("CREATE TEMP TABLE filled (m BIGINT)")
+    ((_, text),) = session.sql(f"EXPLAIN {statement}").fetchall()
+    assert "= next_of(" in text
+    assert not functions.rows
+    assert session.sql("FROM filled").fetchall() == []
+    with pytest.raises(InvalidQuery, match="no table 'explained'"):
+        session.sql("FROM explained")
+    with pytest.raises(InvalidQuery, match="give it the query"):
+        session.sql(f"EXPLAIN ANALYZE {statement}")
+
+
+def test_a_pivot_that_looks_for_its_columns_is_explained(session: QuerySession, functions: InProcessFunctions):
+    ((_, text),) = session.sql("EXPLAIN PIVOT docs ON size(text) USING max(id)").fetchall()
+    assert "its columns are known when it has run" in text
+    assert not functions.rows
+    ((_, text),) = session.sql("EXPLAIN ANALYZE PIVOT docs ON size(text) USING max(id)").fetchall()
+    assert "\n1 row in " in text
 
 
 def test_a_query_is_described_without_a_call(session: QuerySession, functions: InProcessFunctions):

@@ -93,9 +93,9 @@ class Context:
 
     # Running
 
-    def engine(self, statement: Statement) -> QueryResult:
-        """Give a statement to DuckDB as written."""
-        with self.told_of(statement.text):
+    def engine(self, statement: Statement, parts: Sequence[str] = ()) -> QueryResult:
+        """Give a statement to DuckDB as written, or one that is put together of parts of it."""
+        with self.told_of(statement.text, parts):
             return self.session.sql(statement.text, self.parameters)
 
     def query(self, text: str, parts: Sequence[str] = ()) -> QueryResult:

@@ -76,7 +76,8 @@ def _query(context: Context, statement: model.Statement) -> QueryResult:
 
 def _explain(context: Context, statement: model.Explain) -> QueryResult:
     inner = statement.statement
-    if isinstance(inner, model.Query | model.Engine | model.Describe):
+    table = getattr(inner, "table", None)
+    if isinstance(inner, model.Query | model.Engine | model.Describe) or (table and not context.is_ours(table)):
         return context.engine(statement)
     query = inner.query if isinstance(inner, model.Insert | model.CreateTableAs) else None
     if query is None or statement.analyze:
@@ -84,7 +85,8 @@ def _explain(context: Context, statement: model.Explain) -> QueryResult:
             "EXPLAIN tells how a query runs: give it the query of the statement, without the statement"
             + (", which ANALYZE would have to carry out." if query is not None else ".")
         )
-    return context.engine(replace(statement, text=f"EXPLAIN (FORMAT {statement.format}) {query}"))
+    explained = replace(statement, text=f"EXPLAIN (FORMAT {statement.format}) {query}")
+    return context.engine(explained, inner.query_parts if isinstance(inner, model.Insert) else (query,))
 
 
 def _transaction(context: Context, statement: model.Transaction) -> QueryResult:  # noqa: ARG001 - one shape for all

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import accumulate
 
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.sql.places import offset_of, place_of, query_error
-from lancegpu_sql.sql.statements.changes import ROW_COLUMNS
+from lancegpu_sql.sql.statements.changes import FOUND, ROW_COLUMNS
 from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import Statement
 from lancegpu_sql.sql.statements.scanner import words_of
@@ -21,6 +22,7 @@ _PLACE = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^.*\s*\Z")
 _CUT = "..."
 _LEAST_SHOWN = 30  # of a cut line, to be sure of where it is from
 _PARSER = "Parser Error: "
+_NOT_WRITTEN = (*ROW_COLUMNS, FOUND)
 _CANDIDATES = re.compile(r"\nCandidate bindings: (.*)")
 
 
@@ -77,15 +79,30 @@ def _offset(query: str, place: re.Match[str]) -> int | None:
     number, column = int(place[1]) - 1, _characters(place[2], len(place[3]) - len(f"LINE {place[1]}: "))
     if number >= len(lines) or column < 0:
         return None
-    line, shown = lines[number].replace("\0", "\\0"), place[2].rstrip()
-    if line.rstrip() != shown:  # of a long line it shows a part
-        cut = len(_CUT) if shown.startswith(_CUT) else 0
-        part = shown[cut:].removesuffix(_CUT)
-        if len(part) < _LEAST_SHOWN or line.count(part) != 1:
-            return None
-        column += line.index(part) - cut
-    column -= line[:column].count("\\0") - lines[number][:column].count("\\0")
-    return sum(len(line) + 1 for line in lines[:number]) + column
+    before = sum(len(line) + 1 for line in lines[:number])
+    for pieces in (list(lines[number]), [_as_shown(character) for character in lines[number]]):
+        found = _in_line("".join(pieces), place[2].rstrip(), column)
+        if found is not None:
+            return before + sum(end <= found for end in accumulate(map(len, pieces)))
+    return None
+
+
+def _in_line(line: str, shown: str, column: int) -> int | None:
+    """Where in a line something is that stands at a column of what is shown of it: of a long line, a part."""
+    if line.rstrip() == shown:
+        return column
+    cut = len(_CUT) if shown.startswith(_CUT) else 0
+    part = shown[cut:].removesuffix(_CUT)
+    if len(part) < _LEAST_SHOWN or line.count(part) != 1:
+        return None
+    return column + line.index(part) - cut
+
+
+def _as_shown(character: str) -> str:
+    """A character as DuckDB shows it: for each byte of a space that is none in ASCII, it has a plain one."""
+    if character == "\0":
+        return "\\0"
+    return " " * len(character.encode()) if character.isspace() and not character.isascii() else character
 
 
 def _characters(shown: str, width: int) -> int:
@@ -118,6 +135,6 @@ def _without_row_columns(message: str) -> str:
     found = _CANDIDATES.search(message)
     if found is None:
         return message
-    left = [one for one in found[1].split(", ") if one.strip('"').rpartition(".")[2].strip('"') not in ROW_COLUMNS]
+    left = [one for one in found[1].split(", ") if one.strip('"').rpartition(".")[2].strip('"') not in _NOT_WRITTEN]
     shown = f"\nCandidate bindings: {', '.join(left)}" if left else ""
     return message[: found.start()] + shown + message[found.end() :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
+from lancegpu_sql.errors import ParseError
 from lancegpu_sql.sql.statements import functions, jobs, maintenance, tables, views, writes
 from lancegpu_sql.sql.statements.model import Describe, Engine, Explain, Query, Statement, Transaction
 from lancegpu_sql.sql.statements.reader import Reader
@@ -47,7 +48,17 @@ _FORMATS = ("TEXT", "JSON", "HTML", "GRAPHVIZ", "YAML", "MERMAID")
 
 
 def read(reader: Reader) -> Statement:
-    """Read one statement."""
+    """Read one statement; what is not understood, and is about a table of DuckDB's, is for DuckDB to understand."""
+    try:
+        return _read(reader)
+    except ParseError:
+        if reader.table is None or not reader.is_foreign(reader.table):
+            raise
+        reader.go_to(0)
+        return _engine(reader)
+
+
+def _read(reader: Reader) -> Statement:
     first = reader.peek()
     if reader.sees_sign("("):
         return _query(reader)
@@ -246,12 +257,8 @@ def _explain(reader: Reader) -> Statement:
         reader.refuse(expected="a statement")
     if reader.sees("EXPLAIN") or reader.peek().folded in _TRANSACTION:
         reader.refuse("This cannot be explained", expected="a query")
-    inner = Reader(reader.whole, reader.rest_words())
-    try:
-        statement = read(inner)
-    finally:
-        reader.table = inner.table
-    return Explain(text=text, place=place, analyze=analyze, format=shape, statement=statement)
+    inner = read(Reader(reader.whole, reader.rest_words(), reader.is_foreign))
+    return Explain(text=text, place=place, analyze=analyze, format=shape, statement=inner)
 
 
 def _explain_option(reader: Reader) -> tuple[str, str]:

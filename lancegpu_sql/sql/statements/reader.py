@@ -26,6 +26,8 @@ class Reader:
         The whole text that the statement stands in.
     words
         The statement's own, ending with one of kind END.
+    is_foreign
+        Whether a table belongs to DuckDB.
 
     Attributes
     ----------
@@ -33,8 +35,14 @@ class Reader:
         The table that the statement writes to, once its name is read; None before, and where there is none.
     """
 
-    def __init__(self, text: str, words: Sequence[Word]) -> None:
+    def __init__(
+        self,
+        text: str,
+        words: Sequence[Word],
+        is_foreign: Callable[[tuple[str, ...]], bool] = lambda _name: False,
+    ) -> None:
         self.whole = text
+        self.is_foreign = is_foreign
         self._words = words
         self._at = 0
         self.table: tuple[str, ...] | None = None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
-from lancegpu_sql.errors import ParseError
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.statements.leading import read
-from lancegpu_sql.sql.statements.model import Engine, Name, Statement
+from lancegpu_sql.sql.statements.model import Name, Statement
 from lancegpu_sql.sql.statements.reader import Reader
 from lancegpu_sql.sql.statements.scanner import Kind, Word, words_of
 
@@ -29,33 +28,24 @@ def split(text: str, is_foreign: Callable[[Name], bool] = lambda _name: False) -
     found = []
     current: list[Word] = []
     made: set[str] = set()
+
+    def belongs_to_duckdb(table: Name) -> bool:
+        return fold(table[-1]) in made or is_foreign(table)
+
     for word in words_of(text):
         ends = word.kind is Kind.END or (word.kind is Kind.SIGN and word.value == ";")
         if not ends:
             current.append(word)
         elif current:
-            reader = Reader(text, [*current, Word(Kind.END, "", current[-1].end, current[-1].end)])
-            found.append(_read_for(reader, made, is_foreign))
-            made |= _temporary(reader)
+            words = [*current, Word(Kind.END, "", current[-1].end, current[-1].end)]
+            found.append(read(Reader(text, words, belongs_to_duckdb)))
+            made |= _temporary(Reader(text, words))
             current = []
     return found
 
 
-def _read_for(reader: Reader, made: Collection[str], is_foreign: Callable[[Name], bool]) -> Statement:
-    """Read one statement; what is not understood, and is about a table of DuckDB's, is for DuckDB to understand."""
-    try:
-        return read(reader)
-    except ParseError:
-        table = reader.table
-        if table is None or not (fold(table[-1]) in made or is_foreign(table)):
-            raise
-        reader.go_to(0)
-        return Engine(text=reader.text, place=reader.start)
-
-
 def _temporary(reader: Reader) -> set[str]:
     """The folded name of the table that a statement makes for the session, or gives another name."""
-    reader.go_to(0)
     if reader.accept("ALTER", "TABLE"):
         while not (reader.ended or reader.accept("RENAME", "TO")):
             reader.take()

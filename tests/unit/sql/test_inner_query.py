@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lancegpu_sql.sql.inner_query import inner_query, with_column_names
+from lancegpu_sql.sql.inner_query import inner_query, inserted_query, with_column_names
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,27 @@ from lancegpu_sql.sql.inner_query import inner_query, with_column_names
 )
 def test_the_query_is_found(text: str, inner: str | None):
     span = inner_query(text)
+    assert (None if span is None else text[slice(*span)]) == inner
+
+
+@pytest.mark.parametrize(
+    ("text", "inner"),
+    [
+        ("INSERT INTO t SELECT 1", "SELECT 1"),
+        ("INSERT INTO t (a, b) FROM u ON CONFLICT DO NOTHING", "FROM u"),
+        (
+            "INSERT OR REPLACE INTO x.t BY NAME WITH c AS (FROM u) FROM c RETURNING (SELECT 1);",
+            "WITH c AS (FROM u) FROM c",
+        ),
+        ("INSERT INTO t SELECT a FROM u JOIN v ON u.a = v.a", "SELECT a FROM u JOIN v ON u.a = v.a"),
+        ("INSERT INTO t VALUES (1)", None),
+        ("INSERT INTO t DEFAULT VALUES", None),
+        ("INSERT INTO t (SELECT 1)", None),
+        ("SELECT 1", None),
+    ],
+)
+def test_the_query_that_is_inserted_is_found(text: str, inner: str | None):
+    span = inserted_query(text)
     assert (None if span is None else text[slice(*span)]) == inner
 
 

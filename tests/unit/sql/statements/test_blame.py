@@ -23,7 +23,9 @@ def said_of(text: str, query: str = "", parts: tuple[str, ...] = ()) -> LanceGpu
 
 
 @pytest.mark.parametrize("before", ["", "FROM a;\n ", "SELECT '🎉', 'é';"])
-@pytest.mark.parametrize("lead", ["", f"{LONG}, ", "'🎉é🎉', '漢', ", f"'{'🎉é' * 40}' AS n, {LONG}, "])
+@pytest.mark.parametrize(
+    "lead", ["", f"{LONG}, ", "'🎉é🎉', '漢', ", "1\u00a0 AS\u3000a, ", f"'{'🎉é' * 40}' AS n, {LONG}, "]
+)
 @pytest.mark.parametrize(("wrong", "at"), [("nothing", 0), ("1 one two", len("1 one "))])
 def test_a_place_is_found_in_long_lines_and_beside_wide_characters(before: str, lead: str, wrong: str, at: int):
     text = f"{before}SELECT {lead}{wrong}"

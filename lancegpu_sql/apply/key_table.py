@@ -18,6 +18,7 @@ _FREE = -1
 _AT_ONCE = 1 << 16
 
 _Halves = npt.NDArray[np.uint64]
+_Held = npt.NDArray[np.int32]
 
 
 class KeyTable:
@@ -44,7 +45,8 @@ class KeyTable:
         # Until it is known which are new, each key has the number that it would have if all were.
         first, second = self._first[before : before + rows], self._second[before : before + rows]
         first[:], second[:] = keys[:, 0], keys[:, 1]
-        numbers, places = self._probe(first, second, before)
+        found, places = self._probe(first, second, before)
+        numbers = found.astype(np.int64)
         is_new = numbers == np.arange(before, before + rows)
         new = np.flatnonzero(is_new)
         if len(new) < rows:
@@ -62,33 +64,37 @@ class KeyTable:
             self.entries = entries
             self._number_again(len(self._slots))
 
-    def _probe(self, first: _Halves, second: _Halves, before: int) -> tuple[Numbers, Numbers]:
+    def _probe(self, first: _Halves, second: _Halves, before: int) -> tuple[_Held, Numbers]:
         """Find the slot of each key, or take a free one for the number that it would have.
 
-        Returns, of each key, the number that stands in its slot, and that slot where it was taken.
+        Returns, of each key, the number that stands in its slot, and that slot.
         """
-        rows = len(first)
-        numbers, places = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
-        left, slots = np.arange(rows), self._slots_of(first)
+        places = self._slots_of(first)
+        own = np.arange(before, before + len(first), dtype=np.int32)
+        found = self._take(places, own)
+        # Whoever finds its own number is done: that is nearly all of new keys, which are compared with none.
+        left = np.flatnonzero(found != own)
         while left.size:
-            found = self._slots[slots]
-            free = np.flatnonzero(found == _FREE)
-            if free.size:
-                wanted, own = slots[free], left[free]
-                # Of those that want one slot the first gets it, being written last; the others see whose it is.
-                self._slots[wanted[::-1]] = own[::-1] + before
-                found[free] = self._slots[wanted]
-                places[own] = wanted
-            same = (self._first[found] == first[left]) & (self._second[found] == second[left])
-            if same.all():
-                numbers[left] = found
-                break
-            numbers[left[same]] = found[same]
-            left, slots = left[~same], (slots[~same] + 1) & (len(self._slots) - 1)
-        return numbers, places
+            there = found[left]
+            same = (self._first.take(there) == first.take(left)) & (self._second.take(there) == second.take(left))
+            left = left[~same]
+            places[left] = slots = (places[left] + 1) & (len(self._slots) - 1)
+            found[left] = now = self._take(slots, own[left])
+            left = left[now != own[left]]
+        return found, places
+
+    def _take(self, slots: Numbers, own: _Held) -> _Held:
+        """Put numbers into those of the slots that are free; return what stands in each then."""
+        found = self._slots.take(slots)
+        # Of those that want one slot the first gets it, being written last; the others see whose it is.
+        free = np.flatnonzero(found == _FREE)[::-1]
+        if not free.size:
+            return found
+        self._slots[slots.take(free)] = own.take(free)
+        return self._slots.take(slots)
 
     def _slots_of(self, first: _Halves) -> Numbers:
-        return (first >> np.uint64(1) & np.uint64(len(self._slots) - 1)).astype(np.int64)
+        return (first >> np.uint64(1) & np.uint64(len(self._slots) - 1)).view(np.int64)
 
     def _make_room(self, more: int) -> None:
         """Keep half of the slots free, whatever comes."""

@@ -45,6 +45,27 @@ def forever(number: int) -> int:
     return number
 
 
+class HangsInBatch:
+    """Does not come back from a batch with the number 13, and notes how many rows each of its calls has."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def __call__(self, number: pa.Int64Array) -> pa.Int64Array:
+        """Return the numbers, if it can."""
+        with self.path.open("a") as file:
+            file.write(f"{len(number)}\n")
+        if 13 in number.to_pylist():
+            time.sleep(3600)
+        return number
+
+
+def slowly_in_batch(number: pa.Int64Array) -> pa.Int64Array:
+    """Take a fiftieth of a second for each number."""
+    time.sleep(len(number) / 50)
+    return number
+
+
 def holds_the_lock(number: int) -> int:
     """Does not come back, and lets no other thread of its process run."""
     ctypes.PyDLL(None).sleep(3600)

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from lancegpu_sql.apply.batches import InputBatch
 from lancegpu_sql.apply.dealer import Dealer
-from lancegpu_sql.apply.failures import call_timeout
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.intake import Intake
 from lancegpu_sql.apply.options import ApplyOptions
@@ -95,6 +94,7 @@ class Board:
         """Put a worker's result back, and return its rows."""
         with self._changed:
             call = hand.calls.pop(result.call_id)
+            call.over_time = False  # it came in the last moment
             rows = call.rows.rows
             now = hand.heard_at = time.monotonic()
             hand.running(now)
@@ -117,15 +117,18 @@ class Board:
         return rows
 
     def time_out(self, hand: Hand, limit_seconds: float, now: float) -> bool:
-        """Give up a worker's calls that are over their time; return whether there are any."""
+        """Give up a worker's calls that are over their time; return whether there are any, so that it is to be ended."""
         with self._changed:
             over = [
                 call
                 for call in hand.running(now)
-                if call.begun_at is not None and now - call.begun_at > limit_seconds and not call.done
+                if call.begun_at is not None
+                and now - call.begun_at > limit_seconds
+                and not (call.done or call.over_time)
             ]
             for call in over:
-                self._queue.fail(call, call_timeout(self._load, call.rows, limit_seconds))
+                call.over_time = True
+                self._setbacks.timed_out(call, limit_seconds)
             self._changed.notify_all()
         return bool(over)
 
@@ -139,12 +142,16 @@ class Board:
         with self._changed:
             running = hand.running(time.monotonic())
             held, hand.calls = tuple(hand.calls.values()), {}
+            # Where it was ended for a call's time, no other call is to blame.
+            blamed = blamed and not any(call.over_time for call in held)
             hand.argument_bytes = 0
             for call in held:
                 call.begun_at, call.suspect = None, True
                 if not self._queue.needed(call):
                     continue
-                if blamed and call in running:
+                if call.over_time:
+                    self._setbacks.cut_up(call)
+                elif blamed and call in running:
                     self._setbacks.lost(call, hand, why)
                 else:
                     self._queue.again(call)

@@ -69,11 +69,7 @@ def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure, owner
         )
     row_id = rows.row_ids[index].as_py()
     (arguments,) = rows.arguments.slice(index, 1).to_pylist()
-    where = (
-        f"on row {row_id} with {_shown(arguments)}\n(table.to_arrow(where='_rowid = {row_id}') gives the row)"
-        if rows.of_table
-        else f"on {_shown(arguments)}"
-    )
+    where = f"on {_row(rows, row_id, arguments)}"
     advice = f"{_ADVICE[owner]}\n" if owner in _ADVICE else ""
     return RowFailed(
         f"{_name(load)} raised {failure.message}\n{where}\n{advice}{failure.traceback}".rstrip(),
@@ -85,16 +81,18 @@ def call_error(load: FunctionLoad, rows: InputBatch, failure: CallFailure, owner
 
 
 def call_timeout(load: FunctionLoad, rows: InputBatch, timeout_seconds: float) -> CallTimeout:
-    """Return the error for a call that took too long."""
+    """Return the error for a row over which a call took too long."""
+    row_id, (arguments,) = rows.row_ids[0].as_py(), rows.arguments.slice(0, 1).to_pylist()
     return CallTimeout(
-        f"{_name(load)} took longer than call_timeout_seconds={timeout_seconds:g} over {_span(rows)}, and its worker was "
-        "ended. Allow it more time, or give it fewer rows at a time with batch_size.",
+        f"{_name(load)} took longer than call_timeout_seconds={timeout_seconds:g} over "
+        f"{_row(rows, row_id, arguments)}\nIts worker was ended. Allow it more time, mend the Function, or leave the row out (where). Other rows' finished values are kept.",
         function=load.function,
         version=load.version,
         owner="timeout",
         call_timeout_seconds=timeout_seconds,
-        rows=rows.rows,
-        row_ids=rows.row_ids.slice(0, _NAMED_ROWS).to_pylist(),
+        row_id=row_id,
+        row_ids=[row_id],
+        arguments=arguments,
     )
 
 
@@ -143,13 +141,19 @@ def _span(rows: InputBatch) -> str:
     return f"{rows.rows} rows ({first} to {last})"
 
 
+def _row(rows: InputBatch, row_id: int, arguments: Mapping[str, Any]) -> str:
+    if not rows.of_table:
+        return _shown(arguments)
+    return f"row {row_id} with {_shown(arguments)}\n(table.to_arrow(where='_rowid = {row_id}') gives the row)"
+
+
 def shown(arguments: pa.RecordBatch) -> str:
     """Return the first row of some arguments in words."""
     (first,) = arguments.slice(0, 1).to_pylist()
     return _shown(first)
 
 
-def _shown(arguments: dict[str, Any]) -> str:
+def _shown(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={_short(repr(value))}" for name, value in arguments.items())
 
 

@@ -20,7 +20,7 @@ class Call:
     One that was with a lost worker is a suspect: it goes to the next worker alone, so that a second loss can be blamed
     for sure. (A worker that dies takes replies with it that were on their way.) `losses` are those that it may be blamed
     for, `deaths` all that its rows took part in. `tries` and `device_failures` count failures of just these rows,
-    `failed_on` is where the latter were.
+    `failed_on` is where the latter were. One that is `over_time` goes down with its worker.
     """
 
     id: int
@@ -36,6 +36,7 @@ class Call:
     tries: int = 0
     device_failures: int = 0
     failed_on: frozenset[str] = frozenset()
+    over_time: bool = False
     begun_at: float | None = None
     values: pa.Array | None = None
     failed: RowFailure | None = None

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from lancegpu_sql.apply.batches import RowFailure
 from lancegpu_sql.apply.blame import owner_of, owner_of_loss
-from lancegpu_sql.apply.failures import call_error, worker_lost
+from lancegpu_sql.apply.failures import call_error, call_timeout, worker_lost
 from lancegpu_sql.apply.hand import Call, Hand
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.queue import CallQueue
 from lancegpu_sql.apply.suspects import SuspectDevices
-from lancegpu_sql.apply.verdict import Elsewhere, Fail, Retry, Skip, Split, Verdict, on_failure, on_losses
+from lancegpu_sql.apply.verdict import Elsewhere, Fail, Retry, Skip, Split, Verdict, on_failure, on_losses, on_timeout
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.placement.request import Lost
@@ -104,6 +104,23 @@ class Setbacks:
                 self._act(call, verdict, lambda one: worker_lost(self._load, one.rows, one.deaths, why))
         else:
             self._queue.again(call)
+
+    def timed_out(self, call: Call, limit_seconds: float) -> None:
+        """A call takes longer than it may; its worker, which still has it, is about to be ended."""
+        rows = call.rows.rows
+        if isinstance(on_timeout(rows), Fail):
+            self._queue.fail(call, call_timeout(self._load, call.rows, limit_seconds))
+        else:
+            told = (
+                f"{rows:,} rows took longer than call_timeout_seconds={limit_seconds:g}: they are tried again in pieces"
+            )
+            self.news.append(News("call_timed_out", told))
+
+    def cut_up(self, call: Call) -> None:
+        """The worker of a call that took too long has ended."""
+        verdict = on_timeout(call.rows.rows)
+        assert isinstance(verdict, Split)
+        self._split(call, verdict)
 
     def computed(self, call: Call, hand: Hand) -> None:
         """A call succeeded: where it had failed before for an error of the device, that one is guilty."""

@@ -14,6 +14,9 @@ from lancegpu_sql.workers.calls import CallFailure
 
 _LEAST_PIECE_ROWS = 8
 
+_PIECES_OVER_TIME = 8
+"""Of a call that took too long: each further one takes all of its time, so that few of them should lead to one row."""
+
 DEVICES_TO_BLAME = 2
 """An error of a device is the rows' fault only where this many different ones gave it."""
 
@@ -95,6 +98,14 @@ def on_failure(
             return _on_raised(failure, rows, tries, retry, skips)
         case _:
             return Fail(owner)
+
+
+def on_timeout(rows: int) -> Split | Fail:
+    """Decide about a call that took longer than it may: it was too large, or one of its rows never ends, and is to be named."""
+    if rows == 1:
+        return Fail("timeout")
+    pieces = min(rows, _PIECES_OVER_TIME)
+    return Split(tuple(rows * (at + 1) // pieces - rows * at // pieces for at in range(pieces)))
 
 
 def on_losses(owner: Owner, *, rows: int, skips: bool) -> Verdict:

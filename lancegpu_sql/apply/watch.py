@@ -47,7 +47,8 @@ class ApplyWatch(Protocol):
     def event(self, kind: str, message: str) -> None:
         """Something worth keeping.
 
-        `worker_added`, `worker_lost`, `worker_outgrown`, `worker_not_added`, `device_avoided`, `batch_halved`.
+        `worker_added`, `worker_lost`, `worker_outgrown`, `worker_not_added`, `device_avoided`, `batch_halved`,
+        `call_timed_out`.
         """
 
 

@@ -87,6 +87,27 @@ def test_a_call_over_its_time_is_told_and_its_worker_ended(pool):
     assert pool.warm_workers(need) == 0
 
 
+def test_the_row_that_never_ends_is_named_and_others_are_computed(pool, tmp_path):
+    need = need_for(worker_functions.HangsInBatch, bound={"path": str(tmp_path / "calls")})
+    rows = input_batch(range(300), first_row_id=70)
+    watch, came = Remembering(), []
+    options = {"call_timeout_seconds": 0.5, "batch_size": 300, "max_workers": 1, "error_policy": "skip"}
+    with pytest.raises(CallTimeout, match=r"0\.5 over row 83 with number=13") as raised:
+        came.extend(piece.values for piece in run(need, pool, iter([rows]), watch=watch, **options))
+    assert (raised.value.row_id, raised.value.arguments) == (83, {"number": 13})  # type: ignore[attr-defined]
+    assert raised.value.owner == "timeout"  # type: ignore[attr-defined]
+    assert pa.concat_arrays(came).to_pylist() == list(range(13))
+    times = [told for kind, told in watch.events if kind == "call_timed_out"]
+    assert "rows took longer than call_timeout_seconds=0.5: they are tried again in pieces" in times[0]
+    assert len(times) <= 3, "each takes all of the time"
+
+
+def test_a_call_that_is_too_large_for_its_time_is_done_in_pieces(pool):
+    need = need_for(worker_functions.slowly_in_batch)
+    computed = run(need, pool, counting(40), call_timeout_seconds=0.4, batch_size=40, max_workers=1)
+    assert values_of(computed) == list(range(40))
+
+
 def test_a_function_that_cannot_be_loaded(pool):
     with pytest.raises(LoadFailed, match=r"weights\.bin"):
         list(run(need_for(worker_functions.FailsToLoad), pool, counting(5)))

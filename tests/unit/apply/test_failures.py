@@ -72,7 +72,8 @@ def test_a_fault_of_the_worker_is_not_blamed_on_the_user():
 
 
 def test_a_timeout_says_what_to_do():
-    assert "batch_size" in call_timeout(LOAD, ROWS, 2.5).message
+    assert "row 100 with number=5" in call_timeout(LOAD, ROWS, 2.5).message
+    assert "Allow it more time" in call_timeout(LOAD, ROWS, 2.5).message
 
 
 def test_a_lost_worker_says_why_and_over_which_rows():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancegpu_sql.apply.retry import NO_RETRY, RetryPolicy
-from lancegpu_sql.apply.verdict import Elsewhere, Fail, Retry, Skip, Split, on_failure, on_losses
+from lancegpu_sql.apply.verdict import Elsewhere, Fail, Retry, Skip, Split, on_failure, on_losses, on_timeout
 from lancegpu_sql.errors import Owner
 from lancegpu_sql.workers import CallFailure
 
@@ -108,3 +108,14 @@ def test_a_row_alone_that_costs_workers(owner: Owner, found: object) -> None:
 def test_rows_that_cost_workers_are_halved_unless_workers_are_lost_for_other_reasons() -> None:
     assert on_losses("input", rows=4, skips=False) == Split((2, 2))
     assert on_losses("environment", rows=4, skips=True) == Fail("environment")
+
+
+@given(st.integers(1, 10_000))
+def test_a_call_that_took_too_long_is_cut_until_one_row_is_left_which_fails_the_work(rows: int) -> None:
+    times = 1
+    while isinstance(cut := on_timeout(rows), Split):
+        assert sum(cut.sizes) == rows
+        assert 1 <= min(cut.sizes) <= max(cut.sizes) < rows
+        rows, times = max(cut.sizes), times + 1
+    assert cut == Fail("timeout")
+    assert times <= 6

@@ -13,10 +13,12 @@ from lancegpu_sql.cli.options import DbOption, JsonOption, group, opened
 if TYPE_CHECKING:
     from lancegpu_sql.database.schedule_infos import ScheduleInfo
 
+_TABLE_AND_COLUMN = 2
+
 app = group("Set, drop, enable and disable schedules.")
 
 ScheduleArgument = Annotated[
-    str, typer.Argument(metavar="SCHEDULE", help="What it is about, as `schedules` names it: TABLE.COLUMN.")
+    str, typer.Argument(metavar="SCHEDULE", help="What it is about, as `schedules` names it: TABLE.COLUMN, or VIEW.")
 ]
 
 
@@ -58,8 +60,10 @@ def schedules(
 @app.command("set")
 def set_schedule(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The table.")],
-    column: Annotated[str, typer.Argument(metavar="COLUMN", help="Its computed column.")],
+    subject: Annotated[
+        list[str],
+        typer.Argument(metavar="TABLE COLUMN | VIEW", help="A table and its computed column, or a materialized view."),
+    ],
     when: Annotated[
         str,
         typer.Argument(metavar="WHEN", help="'every 10 minutes', 'cron 0 3 * * * Europe/Paris' or 'on change'."),
@@ -75,14 +79,23 @@ def set_schedule(
     ] = None,
     db: DbOption = None,
 ) -> None:
-    """Let agents refresh a computed column by a schedule."""
+    """Let agents refresh a column or a view by a schedule."""
+    if len(subject) > _TABLE_AND_COLUMN:
+        raise typer.BadParameter(
+            f"{' '.join(subject)} is neither a table and its column nor a view.", param_hint="VIEW"
+        )
     if (on_waiting is None) != (waiting_seconds is None):
         raise typer.BadParameter("--on-waiting and --waiting-seconds go together.", param_hint="--on-waiting")
     waits = None if on_waiting is None or waiting_seconds is None else (waiting_seconds, on_waiting)
     with opened(context, db) as database:
-        handle = database.open_table(table)
-        handle.set_schedule(column, when, on_failure=on_failure, on_waiting_longer_than=waits)
-        print(f"{table}.{column} is refreshed {when}.")
+        if len(subject) == _TABLE_AND_COLUMN:
+            table, column = subject
+            handle = database.open_table(table)
+            handle.set_schedule(column, when, on_failure=on_failure, on_waiting_longer_than=waits)
+        else:
+            view = database.open_materialized_view(subject[0])
+            view.set_schedule(when, on_failure=on_failure, on_waiting_longer_than=waits)
+    print(f"{'.'.join(subject)} is refreshed {when}.")
 
 
 @app.command("drop")

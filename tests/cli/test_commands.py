@@ -156,6 +156,13 @@ def test_an_agent_that_cannot_listen_there_says_so(run: Any):
     assert (ran.status, "cannot listen on 192.0.2.1 port 1" in ran.err) == (1, True), ran.err
 
 
+def test_a_view_is_given_a_schedule(run: Any):
+    assert run("schedule", "set", "long_ones", "on change").out == "long_ones is refreshed on change.\n"
+    assert run("schedules", "long_ones", "--json").json[0]["rule"] == "on change"
+    assert "it is a table" in run("schedule", "set", "reviews", "on change").err
+    run("schedule", "set", "long_ones", "every 10 minutes")
+
+
 def test_a_schedule_is_set_switched_off_and_on_and_dropped(run: Any):
     assert run("schedule", "set", "reviews", "size", "cron 0 3 * * * Europe/Paris").status == 0
     assert run("schedule", "disable", "reviews.size").status == 0

@@ -194,7 +194,7 @@ class _ViewRefresh:
             told = f"{self._failures.rows:,} {self._failures.subject.told}; the errors of this job tell why"
             self._job.event("rows failed", told, {"rows_failed": self._failures.rows})
         made, reused = self._functions.made.total(), self._functions.reused.total()
-        self._job.progress(rows_computed=made, rows_reused=reused, rows_failed=self._failures.rows)
+        self._job.progress(rows_computed=rows, rows_reused=reused, rows_failed=self._failures.rows)
         return RefreshResult(
             mode=plan.mode,
             rows_assigned=rows,

@@ -19,6 +19,8 @@ INPUT_ROWS = 2_048
 
 FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
 _SLOW_SECONDS = 0.25  # whoever waits for first rows, or needs no more, notices
+_QUICK_SECONDS = 0.02  # nobody does, and the way to the worker takes as long as the Function
+_QUICK_GROWTH = 4
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
 _AT_LEAST_IN_FLIGHT = 4  # where rows are large: so many calls go to one worker ahead
@@ -51,7 +53,7 @@ def output_schema(stage: Stage, source: pa.Schema, types: Mapping[str, FunctionT
 
 
 class StageRows:
-    """Asks for about as many rows ahead as were taken already, beginning with a few.
+    """Asks for about as many rows ahead as were taken already, beginning with a few; for more where they come at once.
 
     So the first rows come soon even from a Function that takes a second for each, a reader that stops early has computed
     little more than it took, and later calls are large and many in flight. At most `pending_bytes` of input and of results,
@@ -103,7 +105,10 @@ class StageRows:
         """Ask for more from now on, after a batch that took so long to be computed and used."""
         self._since_grown += 1
         slow = seconds >= _SLOW_SECONDS
-        if (slow or self._chunk_rows >= INPUT_ROWS) and self._in_flight < _MOST_IN_FLIGHT:
+        if seconds < _QUICK_SECONDS:
+            self._in_flight = min(self._in_flight + 1, _MOST_IN_FLIGHT)
+            self._chunk_rows = min(_QUICK_GROWTH * self._chunk_rows, _MOST_ROWS_AT_ONCE)
+        elif (slow or self._chunk_rows >= INPUT_ROWS) and self._in_flight < _MOST_IN_FLIGHT:
             self._in_flight += 1
         elif not slow or self._since_grown >= _MOST_IN_FLIGHT:
             self._chunk_rows = min(2 * self._chunk_rows, _MOST_ROWS_AT_ONCE)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import duckdb
 import pyarrow as pa
 
+from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.engine import cause_of, duckdb_errors, error_for
 from lancegpu_sql.query.private_names import holds_private
@@ -158,8 +159,35 @@ class QueryResult:
         return rows
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The first row, or None where there is none."""
-        return self._read(lambda relation: next(iter(relation.limit(1).fetchall()), None))
+        """The first row, or None where there is none; no other is computed. Every call begins anew."""
+        return next(iter(self.fetchmany(1)), None)
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """The first rows as tuples of Python values; no others are computed. Every call begins anew.
+
+        One part of a large result after the other comes from `to_reader`.
+
+        Parameters
+        ----------
+        size
+            How many at most.
+        """
+        if size < 0:
+            raise InvalidInput(f"fetchmany() takes how many rows, 0 or more, not {size}.", size=size)
+        rows: list[tuple[Any, ...]] = self._read(lambda relation: relation.limit(size).fetchall())
+        return rows
+
+    def df(self) -> pd.DataFrame:
+        """`to_pandas`, by DuckDB's name for it."""
+        return self.to_pandas()
+
+    def pl(self) -> pl.DataFrame:
+        """`to_polars`, by DuckDB's name for it."""
+        return self.to_polars()
+
+    def arrow(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
+        """`to_reader`, by DuckDB's name for it; a table is `to_arrow`."""
+        return self.to_reader(batch_rows)
 
     def show(self, max_rows: int = 40) -> None:
         """Print the first rows as a table; no more of them are read than DuckDB needs to show that there are more.

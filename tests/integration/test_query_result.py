@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from lance_folder import LanceFolder
 
-from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.errors import Cancelled, InvalidInput
 from lancegpu_sql.query.session import QuerySession
 
 ROWS = 200_000
@@ -38,6 +38,22 @@ def test_rows_come_as_arrow_pandas_polars_and_python_values(session: QuerySessio
     assert result.to_polars().equals(pl.DataFrame({"n": [0, 1], "s": ["a0", "a1"]}))
     assert result.fetchall() == [(0, "a0"), (1, "a1")]
     assert result.fetchone() == (0, "a0")
+
+
+def test_what_duckdb_has_other_names_for_has_these_as_well(session: QuerySession):
+    result = session.sql("SELECT n, 'a' || n AS s FROM numbers WHERE n < 2 ORDER BY n")
+    assert result.df().equals(result.to_pandas())
+    assert result.pl().equals(result.to_polars())
+    assert result.arrow().read_all() == result.to_arrow()
+
+
+def test_fetchmany_gives_the_first_rows_every_time(session: QuerySession):
+    result = session.sql("SELECT n FROM numbers ORDER BY n")
+    assert result.fetchmany() == [(0,)]
+    assert result.fetchmany(3) == result.fetchmany(3) == [(0,), (1,), (2,)]
+    assert result.fetchmany(0) == []
+    with pytest.raises(InvalidInput, match="0 or more, not -1"):
+        result.fetchmany(-1)
 
 
 def test_columns_and_types_are_known_before_anything_runs(session: QuerySession):

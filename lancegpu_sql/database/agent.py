@@ -32,6 +32,7 @@ def run_agent(
     serving: Callable[[str | None], None],
 ) -> None:
     """Run queued jobs, and those that schedules make due, until `stop` is set; `serving` is called once it does, with the address of its pages."""
+    services.check_writable()
     settings = services.settings
     agent = Agent(
         services.catalog,

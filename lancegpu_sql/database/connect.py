@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.gpu_classes import adopt_gpu_classes
@@ -67,7 +66,7 @@ def connect(
         here=placement is not None or chosen.kubernetes_namespace is None,
     )
     place = placement or _placement(chosen, environments)
-    catalog = Catalog.open(
+    catalog = located.catalog_kind.open(
         located.catalog_place(chosen.catalog),
         busy_timeout_seconds=chosen.catalog_busy_timeout_seconds,
         database=located.identity,
@@ -96,6 +95,7 @@ def connect(
             ),
             settings=chosen,
             environments=environments,
+            scratch=located.scratch,
         )
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from lancegpu_sql.catalog.private import write_file
 from lancegpu_sql.errors import StorageError
 
-_FILE = "database-id"
+ID_FILE = "database-id"
 
 
 def database_id(private_folder: Path) -> str:
@@ -21,7 +21,7 @@ def database_id(private_folder: Path) -> str:
     StorageError
         The folder cannot be read or written.
     """
-    path = private_folder / _FILE
+    path = private_folder / ID_FILE
     try:
         return _read_or_make(path)
     except OSError as exc:
@@ -30,7 +30,7 @@ def database_id(private_folder: Path) -> str:
 
 def _read_or_make(path: Path) -> str:
     if not path.exists():
-        draft = path.with_name(f"{_FILE}.{uuid.uuid4().hex}")
+        draft = path.with_name(f"{ID_FILE}.{uuid.uuid4().hex}")
         write_file(draft, uuid.uuid4().hex.encode())
         # Linked, not renamed: of two processes that come at once, the first one's id holds for both.
         with suppress(FileExistsError):

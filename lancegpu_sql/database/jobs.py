@@ -85,6 +85,7 @@ def _start_or_go_on(services: Services, record: JobRecord) -> JobHandle[Any]:
 
 
 def _left_to_agents(services: Services, record: JobRecord) -> JobHandle[Any]:
+    services.check_writable()
     left = _queued_like(services, record)
     if left:
         record = left[0]
@@ -144,6 +145,7 @@ def resume_command(uri: str, job_id: str) -> str:
 
 
 def _start(services: Services, record: JobRecord) -> JobHandle[Any]:
+    services.check_writable()
     job = services.runner.start(record, WORKS[record.kind](services, record))
     return _handle(services, job, _reader(record.kind))
 

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from lancegpu_sql.catalog.connection import is_postgresql
 from lancegpu_sql.catalog.private import make_folder
+from lancegpu_sql.catalog.read_only import CatalogCopy, copy_catalog
+from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database import arguments
-from lancegpu_sql.database.catalog_place import catalog_place, keep_catalog_place, kept_at
-from lancegpu_sql.database.identity import database_id
+from lancegpu_sql.database.catalog_place import CATALOG_FILE, catalog_place, keep_catalog_place, kept_at
+from lancegpu_sql.database.identity import ID_FILE, database_id
+from lancegpu_sql.database.scratch import Scratch
 from lancegpu_sql.database.services import PRIVATE_FOLDER
 from lancegpu_sql.database.storage_options import resolved
 from lancegpu_sql.errors import InvalidInput, StorageError
@@ -30,6 +33,8 @@ class Location(Protocol):
 
     private: Path
     identity: str
+    scratch: Scratch | None
+    catalog_kind: type[Catalog]
 
     def catalog_place(self, named: str | None) -> str | Path:
         """Return where the catalog is, as the setting says or by itself."""
@@ -50,6 +55,9 @@ class Location(Protocol):
 
 class FolderLocation:
     """A local folder, which is made."""
+
+    scratch: Scratch | None = None
+    catalog_kind: type[Catalog] = Catalog
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,6 +82,42 @@ class FolderLocation:
         return TableStore(self._folder)
 
 
+class ReadOnlyLocation:
+    """A local folder that cannot be written: its catalog is copied, and what a query needs beside it is kept apart."""
+
+    def __init__(self, folder: Path, named: str | None) -> None:
+        self._folder = folder
+        self._own = folder / PRIVATE_FOLDER
+        self.scratch: Scratch | None = Scratch()
+        self.private = self.scratch.folder
+        self.catalog_kind: type[Catalog] = Catalog if named else CatalogCopy
+        try:
+            self._place = catalog_place(self._own, named)
+            if not named:
+                copy_catalog(Path(self._place), self.private / CATALOG_FILE)
+                self._place = self.private / CATALOG_FILE
+            known = self._own / ID_FILE
+            self.identity = database_id(self._own if known.exists() else self.private)
+        except BaseException:
+            self.scratch.remove()
+            raise
+
+    def catalog_place(self, named: str | None) -> str | Path:  # noqa: ARG002
+        """Return where the catalog is, or its copy."""
+        return self._place
+
+    def kept_at(self) -> str | None:
+        """Return where in PostgreSQL the catalog was opened last."""
+        return kept_at(self._own)
+
+    def keep_catalog_place(self, place: str) -> None:
+        """Note nothing."""
+
+    def tables(self) -> TableStore:
+        """Return the tables."""
+        return TableStore(self._folder)
+
+
 @dataclass
 class ObjectLocation:
     """A prefix in an object store, which has a note of the database; logs, locks and drafts are in this host's state folder."""
@@ -83,6 +127,8 @@ class ObjectLocation:
     note: DatabaseNote
     private: Path
     identity: str
+    scratch: Scratch | None = None
+    catalog_kind: type[Catalog] = Catalog
 
     def catalog_place(self, named: str | None) -> str | Path:
         """Return where the catalog is."""
@@ -131,9 +177,19 @@ def locate(uri: str | os.PathLike[str], settings: Settings) -> Location:
             setting="storage_options",
         )
     try:
-        return FolderLocation(Path(text).expanduser().absolute())
+        folder = Path(text).expanduser().absolute()
     except RuntimeError as exc:
         raise InvalidInput(f"{text!r} names the home of a user whom this machine does not know", uri=text) from exc
+    return ReadOnlyLocation(folder, settings.catalog) if _can_only_be_read(folder) else FolderLocation(folder)
+
+
+def _can_only_be_read(folder: Path) -> bool:
+    try:
+        private = folder / PRIVATE_FOLDER
+        present = private if private.is_dir() else folder
+        return present.is_dir() and os.access(present, os.R_OK | os.X_OK) and not os.access(present, os.W_OK)
+    except OSError:  # a name that no disk takes: whoever is to make it is told
+        return False
 
 
 def _in_object_store(text: str, settings: Settings) -> ObjectLocation:
@@ -180,7 +236,7 @@ def _make_private(folder: Path) -> None:
         folder.chmod(0o700)
     except OSError as exc:
         raise StorageError(
-            f"the database's folder {folder} cannot be used: {exc.strerror}. It must be a folder that you may write to: "
-            "this release writes there even where tables are only read. lance and lancedb read them without",
+            f"the database's folder {folder} cannot be used: {exc.strerror}. It must be a folder that you may write to, or, where "
+            "queries are all that is asked of it, one that is there and may be read",
             path=str(folder),
         ) from exc

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lancegpu_sql.catalog.store import Catalog
-from lancegpu_sql.errors import Conflict
+from lancegpu_sql.database.scratch import Scratch
+from lancegpu_sql.errors import Conflict, StorageError
 from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.jobs.runner import JobRunner
 from lancegpu_sql.placement.interface import Placement
@@ -39,6 +40,8 @@ class Services:
     seen_views: dict[str, tuple[str, View | None]] = field(default_factory=dict)
     """By name of a table: its stamp when it was looked at, and the view that it was then."""
 
+    scratch: Scratch | None = None
+    """Of a database whose folder cannot be written: where this process keeps what it needs meanwhile."""
     plans: Plans = field(default_factory=Plans)
     """Of the queries of views."""
 
@@ -58,6 +61,15 @@ class Services:
             raise Conflict(f"The database {self.tables.uri} was closed; connect again to use it.", uri=self.tables.uri)
         return self
 
+    def check_writable(self) -> None:
+        """Raise StorageError for a database that is only read here."""
+        if self.scratch is not None:
+            raise StorageError(
+                f"The database {self.tables.uri} can only be read here, for its folder cannot be written: refresh, optimize and "
+                "serve it where it can. Queries work.",
+                path=self.tables.uri,
+            )
+
     def columns_computed_by(self, function: str, version: int | None = None) -> list[str]:
         """Return the columns that a Function, or one version of it, computes, as ``table.column``."""
         return [
@@ -75,3 +87,5 @@ class Services:
         if self.owns_placement:
             self.placement.close()
         self.catalog.close()
+        if self.scratch is not None:
+            self.scratch.remove()

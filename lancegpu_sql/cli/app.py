@@ -6,7 +6,20 @@ from typing import Annotated
 
 import typer
 
-from lancegpu_sql.cli import agent, classes, demo, functions, jobs, refresh, schedules, sql, tables, views, why
+from lancegpu_sql.cli import (
+    agent,
+    classes,
+    demo,
+    functions,
+    jobs,
+    optimize,
+    refresh,
+    schedules,
+    sql,
+    tables,
+    views,
+    why,
+)
 from lancegpu_sql.cli.options import DbOption, Invocation, group
 from lancegpu_sql.version import __version__
 
@@ -23,6 +36,7 @@ app.add_typer(classes.app, name="classes")
 app.command("refresh")(refresh.refresh)
 app.command("views")(views.views)
 app.command("refresh-view")(views.refresh_view)
+app.command("optimize")(optimize.optimize)
 app.command("schedules")(schedules.schedules)
 app.add_typer(schedules.app, name="schedule")
 app.add_typer(jobs.app, name="jobs")

@@ -238,15 +238,27 @@ class Table:
         Conflict
             An earlier version is checked out.
         """
-        arguments.span(cleanup_older_than, "cleanup_older_than")
-        seconds = None if cleanup_older_than is None else cleanup_older_than.total_seconds()
-        options = OptimizeOptions.of(cleanup_older_than_seconds=seconds, delete_unverified=delete_unverified)
-        self._latest()
         if dry_run:
+            options = self._upkeep(cleanup_older_than, delete_unverified)
             return maintenance.explained(self._services, self.name, options)
         if not wait:
+            options = self._upkeep(cleanup_older_than, delete_unverified)
             return jobs.submit_optimize(self._services, self.name, options)
-        return jobs.show(self._services, jobs.optimize_job(self._services, self.name, options))
+        job = self.optimize_async(cleanup_older_than=cleanup_older_than, delete_unverified=delete_unverified)
+        return jobs.show(self._services, job)
+
+    def optimize_async(
+        self, *, cleanup_older_than: timedelta | None = timedelta(days=7), delete_unverified: bool = False
+    ) -> JobHandle[OptimizeResult]:
+        """Begin in a thread of this process what `optimize` does."""
+        options = self._upkeep(cleanup_older_than, delete_unverified)
+        return jobs.optimize_job(self._services, self.name, options)
+
+    def _upkeep(self, cleanup_older_than: timedelta | None, delete_unverified: bool) -> OptimizeOptions:
+        arguments.span(cleanup_older_than, "cleanup_older_than")
+        seconds = None if cleanup_older_than is None else cleanup_older_than.total_seconds()
+        self._latest()
+        return OptimizeOptions.of(cleanup_older_than_seconds=seconds, delete_unverified=delete_unverified)
 
     # Columns
 

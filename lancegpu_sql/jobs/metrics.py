@@ -10,6 +10,7 @@ from threading import Lock
 from lancegpu_sql.catalog.models import JobRecord, JobState
 from lancegpu_sql.catalog.schedule_models import SUBJECT_KINDS, Backlog
 from lancegpu_sql.jobs.schedules.counts import Counted
+from lancegpu_sql.jobs.words import WITHOUT_ROWS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -18,6 +19,14 @@ _STATES = {
     "computing_seconds": "busy",
     "waiting_for_rows_seconds": "idle",
     "idle_seconds": "idle",
+}
+
+_UPKEEP = {
+    "fragments_removed": "fragments",
+    "versions_removed": "versions",
+    "files_removed": "files",
+    "bytes_removed": "bytes",
+    "checkpoints_removed": "checkpoints",
 }
 
 Labels = tuple[tuple[str, str], ...]
@@ -107,6 +116,12 @@ class Metrics:
                     total("rows"),
                 ),
                 _family("lancegpu_calls_total", "counter", "Calls of Functions by this agent's jobs.", total("calls")),
+                _family(
+                    "lancegpu_upkeep_total",
+                    "counter",
+                    "Fragments made fewer by this agent's jobs; versions, files, bytes and checkpoints removed.",
+                    total("upkeep"),
+                ),
             ]
         )
 
@@ -156,6 +171,9 @@ def _counts(record: JobRecord, function: str) -> _Counts:
         for name, state in _STATES.items():
             counted["worker_seconds", _labels(function=function, state=state), worker] += spent.get(name, 0)
         counted["calls", _labels(function=function), worker] += spent.get("calls", 0)
+    for name, what in _UPKEEP.items():
+        if record.kind in WITHOUT_ROWS and record.result is not None:
+            counted["upkeep", _labels(what=what), ""] += record.result.get(name, 0)
     if record.progress is not None:
         rows = record.progress
         outcomes = {"computed": rows.rows_computed, "reused": rows.rows_reused, "failed": rows.rows_failed}

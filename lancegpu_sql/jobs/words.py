@@ -11,7 +11,7 @@ WAITING_PHASE = "waiting"
 
 _WORTH_TELLING_SECONDS = 0.05
 
-_WITHOUT_ROWS = frozenset({"optimize", "remove_left_over"})
+WITHOUT_ROWS = frozenset({"optimize", "remove_left_over"})
 """Kinds of jobs that compute no rows."""
 
 
@@ -19,7 +19,7 @@ def title(record: JobRecord) -> str:
     """Return what a job works on, e.g. ``reviews.score``, short enough to leave room for a bar."""
     if record.table is None:
         return record.kind.replace("_", " ")
-    if record.kind in _WITHOUT_ROWS:
+    if record.kind in WITHOUT_ROWS:
         return f"{record.kind} {record.table}"
     if not record.columns:
         return record.table
@@ -54,7 +54,7 @@ def final_line(record: JobRecord) -> str:
     if record.state is JobState.FAILED:
         # The error itself is raised, or shown, by whoever asked for the job.
         return f"{head}{took} ({(record.error or {}).get('type', 'unknown error')})"
-    counted = record.progress is not None and record.kind not in _WITHOUT_ROWS
+    counted = record.progress is not None and record.kind not in WITHOUT_ROWS
     return f"{head}, {_done(record.progress)}{took}" if counted and record.progress else f"{head}{took}"
 
 

@@ -56,6 +56,17 @@ def test_another_run_of_a_job_counts_on() -> None:
     assert samples(metrics)['lancegpu_rows_total{function="embed",outcome="computed"}'] == 350
 
 
+def test_what_upkeep_did_is_counted_when_it_is_done() -> None:
+    metrics = Metrics(lambda record: "")
+    job = JOB.model_copy(update={"kind": "optimize"})
+    metrics.observe(job)
+    done = {"fragments_removed": 10, "versions_removed": 2, "bytes_removed": 3000}
+    metrics.observe(job.model_copy(update={"state": JobState.FINISHED, "result": done}))
+    found = samples(metrics)
+    assert found['lancegpu_upkeep_total{what="fragments"}'] == 10
+    assert found['lancegpu_upkeep_total{what="bytes"}'] == 3000
+
+
 def test_jobs_are_counted_by_state_and_waits_by_class_and_reason() -> None:
     def waits(seconds: float) -> JobRecord:
         since = NOW - timedelta(seconds=seconds)

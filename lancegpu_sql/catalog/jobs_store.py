@@ -85,14 +85,20 @@ class JobStore:
         return (exact or found)[0]
 
     def jobs(
-        self, table: str | None = None, states: Collection[JobState] | None = None, limit: int | None = None
+        self,
+        table: str | None = None,
+        states: Collection[JobState] | None = None,
+        limit: int | None = None,
+        without_finished: Collection[str] = (),
     ) -> list[JobRecord]:
-        """Return jobs, newest first."""
+        """Return jobs, newest first, but none of the kinds `without_finished` that has finished."""
         query = sa.select(jobs).order_by(jobs.c.id.desc()).limit(limit)
         if table is not None:
             query = query.where(jobs.c.table == table)
         if states is not None:
             query = query.where(jobs.c.state.in_([str(state) for state in states]))
+        if without_finished:
+            query = query.where(~_finished(without_finished))
         with self._connection.reading() as connection:
             return [_record(row) for row in connection.execute(query).mappings()]
 
@@ -231,6 +237,20 @@ class JobStore:
         with self._connection.reading() as connection:
             return set(connection.execute(query).scalars())
 
+    def prune_finished(self, kinds: Collection[str], keep: int) -> list[str]:
+        """Forget all but the newest finished jobs of these kinds, with their events, once there are a quarter too many.
+
+        Return their ids.
+        """
+        with self._connection.reading() as connection:
+            newest = sa.select(jobs.c.id).where(_finished(kinds)).order_by(jobs.c.id.desc()).limit(keep + keep // 4 + 1)
+            found = list(connection.execute(newest).scalars())
+        if len(found) <= keep + keep // 4:
+            return []
+        old = _finished(kinds) & (jobs.c.id <= found[keep])
+        with self._connection.writing() as connection:
+            return list(connection.execute(jobs.delete().where(old).returning(jobs.c.id)).scalars())
+
     def prune_jobs(self, ended_before: datetime) -> list[str]:
         """Forget jobs that ended before a time, with their events; return their ids."""
         old = sa.and_(jobs.c.state.in_(_ENDED), jobs.c.finished_at < ended_before)
@@ -247,6 +267,10 @@ def _job(connection: sa.Connection, job_id: str, *, for_update: bool = False) ->
     if row is None:
         raise _no_job(job_id)
     return _record(row)
+
+
+def _finished(kinds: Collection[str]) -> sa.ColumnElement[bool]:
+    return jobs.c.kind.in_(list(kinds)) & (jobs.c.state == str(JobState.FINISHED))
 
 
 def _no_job(job_id: str) -> JobNotFound:

@@ -29,6 +29,7 @@ def list_jobs(
     table: Annotated[str | None, typer.Option("--table", help="Of this table only.")] = None,
     state: Annotated[list[str] | None, typer.Option("--state", help="In this state only; may be given again.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="So many, the newest.")] = 50,
+    every: Annotated[bool, typer.Option("--all", help="Queries that finished, too.")] = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -42,7 +43,8 @@ def list_jobs(
             f"{unknown[0]!r} is no state; the states are {', '.join(JobState)}", param_hint="--state"
         )
     with opened(context, db) as database:
-        found = database.list_jobs(table, states=list(state) if state else None, limit=limit)
+        states, queries = list(state) if state else None, every or bool(state)
+        found = database.list_jobs(table, states=states, limit=limit, finished_queries=queries)
     if json:
         print_json(found)
         return

@@ -24,6 +24,7 @@ from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.maintenance.request import LeftOverResult
 from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.refresh.views.model import open_view
@@ -458,14 +459,28 @@ class Database:
     # Jobs
 
     def list_jobs(
-        self, table: str | None = None, states: Sequence[JobState | str] | None = None, limit: int | None = None
+        self,
+        table: str | None = None,
+        states: Sequence[JobState | str] | None = None,
+        limit: int | None = None,
+        *,
+        finished_queries: bool = True,
     ) -> list[JobRecord]:
-        """Return what is known of the jobs, newest first; those whose process died are seen as such."""
+        """Return what is known of the jobs, newest first; those whose process died are seen as such.
+
+        Parameters
+        ----------
+        table, states, limit
+            Of this table only, in these states only, so many only.
+        finished_queries
+            False to leave out queries that finished, so that they are in nobody's way.
+        """
         wanted = arguments.states(states)
         arguments.text(table, "table", none=True)
         arguments.count(limit, "limit", none=True)
         settle_dead(self._services.catalog)
-        return self._services.catalog.jobs(table=table, states=wanted, limit=limit)
+        without = () if finished_queries else ENDS_WITH_PROCESS
+        return self._services.catalog.jobs(table=table, states=wanted, limit=limit, without_finished=without)
 
     def get_job(self, job_id: str) -> JobHandle[Any]:
         """Return a handle to a job, whichever process runs it.

@@ -18,6 +18,7 @@ from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.display import PlainLines, style_for
+from lancegpu_sql.jobs.housekeeping import prune_finished_queries
 from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.placement.request import PlacementEvent, Ready
 from lancegpu_sql.query.bound import bound_values, name_called
@@ -152,6 +153,7 @@ class QueryJob:
         """Wait for the end of the reading, in the job's thread; pass on that someone cancelled it."""
         self._context = context
         self._has_context.set()
+        prune_finished_queries(self._services.catalog, self._services.folder)  # while it is computed
         lines = PlainLines(sys.stderr)
         style = self._services.settings.progress
         quiet = (style_for(sys.stderr) if style == "auto" else style) == "quiet"

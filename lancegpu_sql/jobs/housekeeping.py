@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,10 @@ from lancegpu_sql.jobs.log import log_path
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
+
+
+FINISHED_QUERIES_KEPT = 100
+"""Each query that calls a Function is a job, and the result of one that finished is gone: its record is soon of no use."""
 
 
 def settle_dead(catalog: Catalog) -> list[JobRecord]:
@@ -158,7 +163,18 @@ def prune(catalog: Catalog, folder: Path, retention_days: float) -> list[str]:
     before = utc_now() - timedelta(days=retention_days)
     catalog.prune_events(before)
     ids = catalog.prune_jobs(before)
+    _remove_logs(folder, ids)
+    return ids
+
+
+def prune_finished_queries(catalog: Catalog, folder: Path) -> list[str]:
+    """Forget queries that finished but the newest, which somebody may look at; return their ids."""
+    ids = catalog.prune_finished(ENDS_WITH_PROCESS, FINISHED_QUERIES_KEPT)
+    _remove_logs(folder, ids)
+    return ids
+
+
+def _remove_logs(folder: Path, ids: Iterable[str]) -> None:
     for job_id in ids:
         with suppress(OSError):  # a log that cannot be removed is a nuisance, no reason to refuse a database
             log_path(folder, job_id).unlink()
-    return ids

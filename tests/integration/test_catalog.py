@@ -375,6 +375,20 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_events(catalog: Catal
     assert [event.job_id for event in catalog.events()] == [running.id]
 
 
+def test_finished_jobs_of_a_kind_are_forgotten_but_the_newest(catalog: Catalog) -> None:
+    jobs = [JobRecord.new("query") for _ in range(6)]
+    other = JobRecord.new("refresh_column")
+    for job in (*jobs, other):
+        catalog.add_job(job, [EventDraft(kind="queued", message="")])
+    for job in (*jobs[1:], other):
+        catalog.update_job(job.id, state=JobState.FINISHED, finished_at=utc_now())
+    assert catalog.prune_finished(["query"], keep=4) == []
+    assert sorted(catalog.prune_finished(["query"], keep=3)) == [jobs[1].id, jobs[2].id]
+    assert [job.id for job in catalog.jobs()] == [other.id, jobs[5].id, jobs[4].id, jobs[3].id, jobs[0].id]
+    assert [job.id for job in catalog.jobs(without_finished=["query"])] == [other.id, jobs[0].id]
+    assert len(catalog.events()) == 5
+
+
 # --- the file
 
 

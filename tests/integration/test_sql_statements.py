@@ -279,6 +279,18 @@ def test_jobs_are_shown_described_and_asked(db: lg.Database):
     assert records(db, f"SHOW ERRORS FOR JOB '{job}'") == []
 
 
+def test_queries_that_finished_are_shown_with_all_jobs_only(db: lg.Database):
+    rows(db, "SELECT size(text) FROM docs")
+    query = db.list_jobs(limit=1)[0]
+    assert (query.kind, str(query.state)) == ("query", "finished")
+    assert query.id not in [each.id for each in db.list_jobs(finished_queries=False)]
+    assert query.id not in [each["id"] for each in records(db, "SHOW JOBS")]
+    assert query.id in [each["id"] for each in records(db, "SHOW ALL JOBS")]
+    with pytest.raises(lg.errors.RowFailed):
+        rows(db, MADE.format("def f(x): return 1 // 0", "") + "; SELECT f(id) FROM docs")
+    assert records(db, "SHOW JOBS")[0]["kind"] == "query"
+
+
 def test_a_job_that_is_cancelled_says_so(db: lg.Database):
     db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text))")
     (left,) = records(db, "REFRESH COLUMN n ON docs WITH (wait = false)")

@@ -108,7 +108,7 @@ class _Shell:
         if what == "functions":
             print_functions(self._database.list_functions())
         else:
-            print_jobs(self._database.list_jobs(limit=_LISTED_JOBS))
+            print_jobs(self._database.list_jobs(limit=_LISTED_JOBS, finished_queries=False))
 
     def _run(self, text: str) -> None:
         if not text.strip(" \t\r\n;"):

@@ -17,6 +17,7 @@ from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
 from lancegpu_sql.database.statements.context import Context, as_json, column_of
 from lancegpu_sql.jobs.errors import RowError
 from lancegpu_sql.jobs.housekeeping import settle_dead
+from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.views.model import view_of
 from lancegpu_sql.sql.statements import model
@@ -88,12 +89,13 @@ def show_gpu_classes(context: Context, statement: model.ShowGpuClasses) -> Query
 
 
 def show(context: Context, statement: model.ShowJobs) -> QueryResult:
-    """List the jobs, newest first."""
+    """List the jobs, newest first; queries that finished only if all are asked for."""
     catalog = context.services.catalog
     settle_dead(catalog)
     # The table may be gone, and its jobs are still known.
     table = None if statement.table is None else context.table_name(statement.table) or statement.table[-1]
-    return context.rows(_JOBS, [_row(each) for each in catalog.jobs(table=table)])
+    found = catalog.jobs(table=table, without_finished=() if statement.every else ENDS_WITH_PROCESS)
+    return context.rows(_JOBS, [_row(each) for each in found])
 
 
 def describe(context: Context, statement: model.DescribeJob) -> QueryResult:

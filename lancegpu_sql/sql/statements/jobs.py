@@ -6,6 +6,7 @@ from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import (
     CancelJob,
     DescribeJob,
+    Name,
     Option,
     Options,
     PauseJob,
@@ -105,19 +106,27 @@ def _shown(reader: Reader) -> Statement | None:
         reader.keywords("COLUMNS", "STATUS", "FOR")
         reader.accept("TABLE")
         return ShowColumnsStatus(text=text, place=place, table=reader.dotted_name(_TABLE))
-    if reader.peek().folded in ("JOBS", "SCHEDULES"):
-        what = ShowJobs if reader.take().folded == "JOBS" else ShowSchedules
-        if reader.ended:
-            return what(text=text, place=place, table=None)
-        reader.keywords("FOR")
-        reader.accept("TABLE")
-        return what(text=text, place=place, table=reader.dotted_name(_TABLE))
+    if reader.accept("SCHEDULES"):
+        return ShowSchedules(text=text, place=place, table=_of_table(reader))
+    if reader.sees("JOBS") or reader.sees("ALL", "JOBS"):
+        every = reader.accept("ALL")
+        reader.keywords("JOBS")
+        return ShowJobs(text=text, place=place, table=_of_table(reader), every=every)
     if reader.sees("EVENTS") and reader.peek(1).kind is not Kind.END:
         reader.keywords("EVENTS", "FOR", "JOB")
         return ShowEvents(text=text, place=place, job=reader.string(_JOB))
     if reader.sees("ERRORS") and reader.peek(1).kind is not Kind.END:
         return _show_errors(reader)
     return None
+
+
+def _of_table(reader: Reader) -> Name | None:
+    """Read FOR [TABLE] t, if it comes next."""
+    if reader.ended:
+        return None
+    reader.keywords("FOR")
+    reader.accept("TABLE")
+    return reader.dotted_name(_TABLE)
 
 
 def _show_errors(reader: Reader) -> Statement:

@@ -14,9 +14,10 @@ class ShowGpuClasses(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowJobs(Statement):
-    """SHOW JOBS [FOR TABLE t]."""
+    """SHOW [ALL] JOBS [FOR TABLE t]; without `every`, those queries are left out that finished."""
 
     table: Name | None
+    every: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
+from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.database.connect import connect
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.query_runs import QueryRuns
 from lancegpu_sql.errors import FunctionNotFound, TableNotFound
+from lancegpu_sql.functions.binding import bind, col
 from lancegpu_sql.query.attached import Attached, Connection
+from lancegpu_sql.query.bound import made_with
 
 Chosen = Iterable[str] | Mapping[str, str] | None
+Values = Mapping[str, Mapping[str, Any]] | None
 
 Found = TypeVar("Found")
 
@@ -26,6 +30,7 @@ def attach(
     *,
     tables: Chosen = None,
     functions: Chosen = None,
+    values: Values = None,
     **options: Any,
 ) -> Attachment:
     """Make the tables and Functions of a database available on a DuckDB connection.
@@ -42,6 +47,10 @@ def attach(
         The folder of a database, or one that is open, which stays so.
     tables, functions
         Those to attach, a mapping gives them other names; all if left out.
+    values
+        For the ``__init__`` of classes, by the Function's name in the database:
+        ``functions={"embed": "embed_small"}, values={"embed": {"model": "small"}}``. Attached a second time under another
+        name, the same Function can have others.
     **options
         As of `connect`, where `uri` is a folder.
 
@@ -56,13 +65,15 @@ def attach(
         The connection has something else of a name; nothing was attached.
     TableNotFound, FunctionNotFound
         There is none of a name that was asked for.
+    InvalidBinding
+        Values that the class does not take.
     InvalidInput
         What is no connection; as of `connect`.
     """
     database = uri if isinstance(uri, Database) else connect(uri, **options)
     owned = database is not uri
     try:
-        return Attachment(connection, database, tables, functions, owned=owned)
+        return Attachment(connection, database, tables, functions, values, owned=owned)
     except BaseException:
         if owned:
             database.close()
@@ -86,6 +97,7 @@ class Attachment:
         database: Database,
         tables: Chosen,
         functions: Chosen,
+        values: Values,
         *,
         owned: bool,
     ) -> None:
@@ -95,6 +107,7 @@ class Attachment:
         self._owned = owned
         self._chosen_tables = tables if tables is None or isinstance(tables, Mapping) else list(tables)
         self._chosen_functions = functions if functions is None or isinstance(functions, Mapping) else list(functions)
+        self._values = dict(values or {})
         self._detached = False
         self._attached = Attached(connection, QueryRuns(database._services))  # noqa: SLF001 - of this room
         try:
@@ -127,7 +140,16 @@ class Attachment:
             services.tables.open,
         )
         known = {version.name: version for version in services.catalog.functions()}
-        functions = _named(known, self._chosen_functions, FunctionNotFound, "Function", known.__getitem__)
+        for name in self._values:
+            if name not in known:
+                raise _no(FunctionNotFound, "Function", name, known)
+        functions = _named(
+            known,
+            self._chosen_functions,
+            FunctionNotFound,
+            "Function",
+            lambda name: _made_with(known[name], self._values.get(name, {})),
+        )
         self._attached.show(tables, functions)
         self.tables = {name: snapshot.version for name, snapshot in tables.items()}
         self.functions = {name: version.version for name, version in functions.items()}
@@ -165,8 +187,20 @@ def _named(
     names = names if isinstance(names, Mapping) else {name: name for name in names}
     for name in names:
         if name not in known:
-            raise missing(f"The database has no {kind} {name!r}; it has {', '.join(sorted(known)) or 'none'}.")
+            raise _no(missing, kind, name, known)
     return {shown: found(name) for name, shown in names.items()}
+
+
+def _no(missing: type[Exception], kind: str, name: str, known: Iterable[str]) -> Exception:
+    return missing(f"The database has no {kind} {name!r}; it has {', '.join(sorted(known)) or 'none'}.")
+
+
+def _made_with(version: FunctionVersion, values: Mapping[str, Any]) -> FunctionVersion:
+    """The version with values for its class, once they are known to suit it."""
+    if not values:
+        return version  # if its class needs some, calls say so
+    names = [each.name for each in version.parameters]
+    return made_with(version, bind(version, names, version.init_parameters, list(map(col, names)), values).bound)
 
 
 class _Interrupts:

@@ -24,7 +24,11 @@ def version_called(known: Mapping[str, FunctionVersion], function: str) -> Funct
     known
         The Functions by folded name.
     """
-    version, values = known[without_values(function)], values_in(function)
+    return made_with(known[without_values(function)], values_in(function))
+
+
+def made_with(version: FunctionVersion, values: Mapping[str, Any]) -> FunctionVersion:
+    """A version whose class is made with these values."""
     return BoundVersion.model_construct(**dict(version), bound=values) if values else version
 
 

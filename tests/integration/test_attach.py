@@ -18,7 +18,7 @@ from refresh_kit import PATIENCE_SECONDS, Calls, noting, open_database, short_fo
 import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobRecord, JobState
 from lancegpu_sql.database import Database
-from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, InvalidInput, TableNotFound
+from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, InvalidBinding, InvalidInput, TableNotFound
 
 SOON_SECONDS = 5.0  # a second on a machine that has nothing else to do
 
@@ -264,9 +264,8 @@ def test_ctrl_c_is_pythons_own_again_after_the_last_of_several_is_detached(datab
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_function_whose_class_needs_values_fails_when_it_is_called(
-    connection: duckdb.DuckDBPyConnection, database: Database
-):
+@pytest.fixture
+def scaled(database: Database) -> Iterator[None]:
     class Scaled:
         def __init__(self, factor: int) -> None:
             self.factor = factor
@@ -275,6 +274,44 @@ def test_a_function_whose_class_needs_values_fails_when_it_is_called(
             return x * self.factor
 
     database.create_function(Scaled, "scaled")
+    yield
+    database.drop_function("scaled")
+
+
+@pytest.mark.usefixtures("scaled")
+def test_a_function_whose_class_needs_values_fails_when_it_is_called(
+    connection: duckdb.DuckDBPyConnection, database: Database
+):
     with lg.attach(connection, database), pytest.raises(duckdb.Error, match="needs values for factor"):
         connection.execute("SELECT scaled(1)").fetchall()
-    database.drop_function("scaled")
+
+
+@pytest.mark.usefixtures("scaled")
+def test_a_class_is_made_with_the_values_that_it_is_attached_with(
+    connection: duckdb.DuckDBPyConnection, database: Database
+):
+    def as_scaled(factor: int, name: str) -> lg.Attachment:
+        values = {"scaled": {"factor": factor}}
+        return lg.attach(connection, database, tables=[], functions={"scaled": name}, values=values)
+
+    with as_scaled(2, "doubled") as attached, as_scaled(3, "tripled"):
+        attached.refresh()
+        assert connection.execute("SELECT doubled(tripled(7)), doubled(7)").fetchall() == [(42, 14)]
+
+
+@pytest.mark.usefixtures("scaled")
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        ({"scaled": {"factor": "two"}}, InvalidBinding),
+        ({"scaled": {"by": 2}}, InvalidBinding),
+        ({"shout": {"factor": 2}}, InvalidBinding),
+        ({"nothing": {"factor": 2}}, FunctionNotFound),
+    ],
+)
+def test_values_that_do_not_suit_are_refused_and_nothing_is_attached(
+    connection: duckdb.DuckDBPyConnection, database: Database, values: dict[str, dict[str, Any]], error: type[Exception]
+):
+    with pytest.raises(error):
+        lg.attach(connection, database, values=values)
+    assert connection.execute("SHOW TABLES").fetchall() == []

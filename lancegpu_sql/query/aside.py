@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -19,6 +21,7 @@ class _Task(Generic[Result]):
         self._result: Result | None = None
         self._error: BaseException | None = None
         self.done = threading.Event()
+        self.done_at = math.inf
 
     def run(self) -> None:
         try:
@@ -27,6 +30,7 @@ class _Task(Generic[Result]):
             self._error = exc
         finally:
             del self._work
+            self.done_at = time.monotonic()
             self.done.set()
 
     def outcome(self) -> Any:
@@ -63,6 +67,10 @@ class Aside:
     def idle(self, timeout_seconds: float) -> bool:
         """Tell whether nothing is being done, waiting up to a time for it."""
         return self._last is None or self._last.done.wait(timeout_seconds)
+
+    def idle_seconds(self) -> float:
+        """For how long nothing has been done; 0 while something is."""
+        return 0.0 if self._last is None else max(0.0, time.monotonic() - self._last.done_at)
 
     def close(self) -> None:
         """End the thread once it is idle."""

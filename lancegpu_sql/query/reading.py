@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import duckdb
@@ -19,9 +18,10 @@ from lancegpu_sql.errors import Cancelled, LanceGpuError
 from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.bound import name_called
 from lancegpu_sql.query.engine import error_for
-from lancegpu_sql.query.functions import FunctionCalls, FunctionSource, OnError, Values
+from lancegpu_sql.query.functions import FunctionSource, OnError, Values
 from lancegpu_sql.query.in_place import CaughtByTry, InPlace, Way
 from lancegpu_sql.query.memos import CallKey, Memos, call_key
+from lancegpu_sql.query.opened import OpenFunction
 from lancegpu_sql.query.tally import Spent, Tally
 
 Result = TypeVar("Result")
@@ -29,23 +29,8 @@ Bind = Callable[["FunctionReading"], Any]
 
 # A Function computes for as many rows as fill it before the first are handed out.
 _STREAMING_BUFFER = "1B"
-_REST_SECONDS = 1.0
 _INTERRUPT_SECONDS = 0.05
 """An interruption that comes between two steps of DuckDB is lost on it, and so is repeated."""
-
-
-@dataclass(eq=False)
-class _Open:
-    """A Function that is being computed: what was asked of it, and when it was asked last."""
-
-    calls: FunctionCalls
-    asked: list[Values] = field(default_factory=list)
-    asked_at: float = field(default_factory=time.monotonic)
-
-    def rests(self, now: float) -> bool:
-        """Whether nothing has been asked for a while, and nothing is left to do."""
-        self.asked = [values for values in self.asked if not values.done]
-        return not self.asked and now - self.asked_at >= _REST_SECONDS
 
 
 class FunctionReading:
@@ -80,7 +65,7 @@ class FunctionReading:
     ) -> None:
         self._open_cursor = open_cursor
         self._memos = memos
-        self._open: dict[CallKey, _Open] = {}
+        self._open: dict[CallKey, OpenFunction] = {}
         self._lent: dict[CallKey, Memo | None] = {}
         self._cursors: list[duckdb.DuckDBPyConnection] = []
         self._streams: list[pa.RecordBatchReader] = []
@@ -147,7 +132,9 @@ class FunctionReading:
             if opened is None:
                 if key not in self._lent:
                     self._lent[key] = self._memos.lend(version, on_error)
-                opened = self._open[key] = _Open(self._run.calls(version, on_error=on_error, memo=self._lent[key]))
+                opened = self._open[key] = OpenFunction(
+                    self._run.calls(version, on_error=on_error, memo=self._lent[key])
+                )
             opened.asked_at = math.inf  # it does not rest before what is asked now is there
         values = opened.calls.submit(arguments)
         with self._lock:
@@ -164,9 +151,9 @@ class FunctionReading:
 
     def rest(self) -> None:
         """Give workers back while nobody asks for rows: whoever reads has closed the reader, or is busy otherwise."""
-        now = time.monotonic()
+        now, unread_seconds = time.monotonic(), self._aside.idle_seconds()
         with self._lock:
-            resting = [key for key, opened in self._open.items() if opened.rests(now)]
+            resting = [key for key, opened in self._open.items() if opened.rests(now, unread_seconds)]
             given_back = [self._open.pop(key) for key in resting]
         for opened in given_back:
             opened.calls.close()

@@ -127,8 +127,8 @@ class QueryResult:
     def to_reader(self, batch_rows: int = 65_536) -> pa.RecordBatchReader:
         """The rows as a stream, of which only a few batches are in memory at a time.
 
-        The query runs while it is read, and ends when the reader is dropped. Workers are given back a second after
-        whoever reads has closed it, or has paused.
+        The query runs while it is read, and ends when the reader is dropped. Workers are given back a third of a second after
+        whoever reads has closed it, or has paused; at once by `cancel`.
 
         Parameters
         ----------

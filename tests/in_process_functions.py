@@ -238,3 +238,6 @@ class _Settled:
 
     def result(self) -> pa.Array:
         return self.values
+
+    def so_far(self) -> pa.Array:
+        return self.values

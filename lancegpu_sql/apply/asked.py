@@ -40,6 +40,11 @@ class Asked:
         """The size of the values; None where there are none."""
         return sum(piece.nbytes for piece in self._pieces) if self.done and self._error is None else None
 
+    def so_far(self) -> pa.Array | None:
+        """Return the values of the first rows, as many as are there; None where none are."""
+        pieces = list(self._pieces)
+        return pa.concat_arrays(pieces) if pieces else None
+
     def take(self, values: pa.Array) -> None:
         """Take the next rows' values."""
         self._keep(values, failed=False)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from lancegpu_sql.apply.asked import Asked, no_rows
 from lancegpu_sql.apply.batches import Computed, InputBatch, RowFailure
+from lancegpu_sql.apply.key_table import Numbers
 from lancegpu_sql.apply.memo import Found, Memo
 from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.run import apply
@@ -55,6 +56,15 @@ class Pending:
         """Return which rows failed, their values being null; blocks until that is known."""
         values = self._found.gather()
         return values.field(1) if self._marked else pa.repeat(pa.scalar(False), len(values))
+
+    def so_far(self) -> tuple[Numbers, pa.Array] | None:
+        """Return which rows have values by now, whatever becomes of the others, and these; None where none have."""
+        found = self._found.so_far()
+        if found is None or not self._marked:
+            return found
+        rows, values = found
+        good = ~values.field(1).to_numpy(zero_copy_only=False)
+        return rows[good], values.field(0).filter(pa.array(good))
 
 
 class Calls:

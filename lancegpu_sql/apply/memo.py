@@ -34,6 +34,9 @@ class Values(Protocol):
     def result(self) -> pa.Array:
         """Return them; blocks until they are there."""
 
+    def so_far(self) -> pa.Array | None:
+        """Return those of the first rows that are there by now; None where none are."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -55,6 +58,20 @@ class Found:
     def done(self) -> bool:
         """Whether `gather` returns at once."""
         return all(values.done for values in self.sources)
+
+    def so_far(self) -> tuple[Numbers, pa.Array] | None:
+        """Return which rows have values by now, and these; None where none have."""
+        found = [values.so_far() for values in self.sources]
+        rows, pieces = [], []
+        for number, values in enumerate(found):
+            if values is None:
+                continue
+            if self.source is None or self.place is None:
+                return np.arange(len(values)), values
+            these = np.flatnonzero((self.source == number) & (self.place < len(values)))
+            rows.append(these)
+            pieces.append(values.take(pa.array(self.place[these])))
+        return (np.concatenate(rows), pa.concat_arrays(pieces)) if rows else None
 
     def gather(self) -> pa.Array:
         """Return one value a row; blocks until all are there."""
@@ -189,6 +206,9 @@ class _Known:
     def nbytes(self) -> int:
         size: int = self.values.nbytes
         return size
+
+    def so_far(self) -> pa.Array:
+        return self.result()
 
     def result(self) -> pa.Array:
         return self.values

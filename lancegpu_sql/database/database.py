@@ -164,7 +164,8 @@ class Database:
     ) -> MaterializedView:
         """Make a view of a query's rows, and fill it.
 
-        Where its first refresh fails, or is cancelled, the view stays, empty: refresh it again, or drop it.
+        Where its first refresh fails, no view is made; what was computed is kept, and used where it is made again. One
+        whose first refresh is cancelled or killed stays, empty, until its job goes on or it is refreshed anew.
 
         Parameters
         ----------
@@ -199,7 +200,7 @@ class Database:
         if auto_refresh_enabled is not None or auto_refresh_interval_seconds is not None:
             view.set_auto_refresh(auto_refresh_enabled, auto_refresh_interval_seconds)
         if not with_no_data:
-            view.refresh(**checked)
+            views.fill(self._services, view, checked)
         return view
 
     def open_materialized_view(self, name: str) -> MaterializedView:

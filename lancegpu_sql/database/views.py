@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.catalog.schedule_models import ScheduleRule, view_subject
 from lancegpu_sql.database import arguments, jobs, schedules
 from lancegpu_sql.database.job_handle import JobHandle
@@ -14,7 +15,7 @@ from lancegpu_sql.database.row_errors import errors_of_view
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.view_needs import refuse_needed
-from lancegpu_sql.errors import AlreadyExists, ViewNotFound
+from lancegpu_sql.errors import AlreadyExists, Cancelled, InUse, StillWaiting, ViewNotFound
 from lancegpu_sql.jobs.errors import Errors
 from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.model import View, ViewDefinition, metadata_of, open_view, view_of
@@ -24,6 +25,9 @@ from lancegpu_sql.tables.upkeep import VersionRecord
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+
+_UNDER_WAY = (JobState.QUEUED, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
 
 
 @dataclass(frozen=True)
@@ -253,6 +257,37 @@ def create_view(services: Services, name: str, query: str, *, if_not_exists: boo
     defined = define_view(services.tables, _functions(services), arguments.text(query, "the query of a view"))
     services.tables.create_view(name, defined.schema.with_metadata(dict(metadata_of(defined.definition))))
     return MaterializedView(services, name)
+
+
+def fill(services: Services, view: MaterializedView, options: Mapping[str, Any]) -> RefreshResult:
+    """Refresh a view that was just made. Where that fails there is no such view any more.
+
+    One whose refresh was cancelled or paused stays, empty: its job can go on.
+    """
+    try:
+        filled: RefreshResult = view.refresh(**options)
+    except (Cancelled, StillWaiting):
+        raise
+    except Exception as exc:
+        if _unmade(services, view.name):
+            exc.add_note(
+                f"The view {view.name} was not made. What was computed for it is kept: making it again computes the rest."
+            )
+        raise
+    return filled
+
+
+def _unmade(services: Services, name: str) -> bool:
+    """Remove a view that was never filled, unless somebody uses it meanwhile; tell whether it is gone."""
+    if services.catalog.jobs(table=name, states=_UNDER_WAY):
+        return False
+    try:
+        if open_view(services.tables, name).state is None:
+            drop_view(services, name)
+            return True
+    except (InUse, ViewNotFound):
+        pass
+    return False
 
 
 def first_options(options: Mapping[str, Any]) -> dict[str, Any]:

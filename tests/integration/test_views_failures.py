@@ -49,7 +49,7 @@ def db(opened: Database, calls: Calls) -> Iterator[Database]:
     opened.create_table("t", pa.table({"key": range(10), "x": numbers}))
     calls.take()
     yield opened
-    for view in opened.list_materialized_views():
+    for view in reversed(opened.list_materialized_views()):
         opened.drop_materialized_view(view.view)
     opened.drop_table("t")
 
@@ -174,3 +174,22 @@ def test_a_call_in_try_is_no_failure(db: Database):
     view = db.create_materialized_view("v", "SELECT key, TRY(picky(x)) AS y FROM t", with_no_data=True)
     result = view.refresh(error_policy="skip")
     assert (result.rows_failed, len(view.errors())) == (0, 0)
+
+
+@pytest.mark.parametrize("schedule", [None, "on change"])
+def test_a_view_that_cannot_be_filled_is_not_made(db: Database, calls: Calls, schedule: str | None):
+    with pytest.raises(RowFailed) as failed:
+        db.create_materialized_view("v", BY_ROWS, schedule=schedule, batch_size=1)
+    assert ("v" in db.table_names(), db.list_schedules()) == (False, [])
+    assert "The view v was not made" in failed.value.__notes__[0]
+    before = set(calls.take())
+    db.sql(f"CREATE MATERIALIZED VIEW v WITH (error_policy = 'skip') AS {BY_ROWS}")
+    assert set(calls.take()).isdisjoint(number for number in before if number >= 0)
+
+
+def test_a_view_that_others_read_already_stays_where_it_cannot_be_filled(db: Database):
+    view = db.create_materialized_view("v", BY_ROWS, with_no_data=True)
+    db.create_materialized_view("w", "SELECT count(*) AS n FROM v")
+    with pytest.raises(RowFailed):
+        view.refresh()
+    assert {one.view for one in db.list_materialized_views()} == {"v", "w"}

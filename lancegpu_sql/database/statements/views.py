@@ -87,7 +87,7 @@ def create(context: Context, statement: model.CreateView) -> QueryResult:
     assert view is not None
     if rule is not None:
         view.set_schedule(rule, on_failure=on_failure, on_waiting_longer_than=waits, **options)
-    return _refreshed(context, view.refresh(**options)) if statement.with_data else context.done()
+    return _refreshed(context, views.fill(context.services, view, options)) if statement.with_data else context.done()
 
 
 def set_schedule(context: Context, statement: model.SetViewSchedule) -> QueryResult:

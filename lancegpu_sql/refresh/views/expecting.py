@@ -214,5 +214,8 @@ class _Nulls:
     def result(self) -> pa.Array:
         return self.values
 
+    def so_far(self) -> pa.Array:
+        return self.values
+
     def failed(self) -> pa.Array:
         return pa.repeat(pa.scalar(False), len(self.values))

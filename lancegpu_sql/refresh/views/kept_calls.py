@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lancegpu_sql.apply import Pending
 from lancegpu_sql.apply.digest import Lanes, row_digests
 from lancegpu_sql.apply.memo import Memo
 from lancegpu_sql.catalog.models import FunctionVersion
@@ -93,6 +95,7 @@ class KeptCalls:
         self._told = count
         self._memo = memo
         self._counted = 0 if memo is None else memo.computed_rows
+        self._asked: list[_Asked] = []
         self._lock = threading.Lock()
 
     def submit(self, arguments: pa.RecordBatch) -> Values:
@@ -109,23 +112,31 @@ class KeptCalls:
         known, found = self._find(keys)
         blank = self._known_to_fail(keys, rows, known)
         missing = np.flatnonzero(~(known | blank))
-        asked = None
-        if len(missing):
-            asked = self._calls.submit(arguments if len(missing) == len(keys) else arguments.take(pa.array(missing)))
-        self._count(len(missing), int(np.count_nonzero(known)))
+        there = int(np.count_nonzero(known))
+        if not len(missing):
+            self._count(0, there)
+            return _Gathered(known, found, blank)
+        values = self._calls.submit(arguments if len(missing) == len(keys) else arguments.take(pa.array(missing)))
+        self._count(len(missing), there)  # what the memo knew of them is told from then on
+        asked = _Asked(values, keys[missing], self._kept, partial(self._failed, keys[missing], rows[missing]))
+        with self._lock:
+            self._asked = [*(one for one in self._asked if not one.settled), asked]
+        return _Gathered(known, found, blank, asked)
 
-        def settle(values: pa.Array, failed: pa.Array) -> None:
-            good = ~failed.to_numpy(zero_copy_only=False)
-            if self._kept is not None:
-                self._kept.add(keys[missing][good], values if good.all() else values.filter(pa.array(good)))
-            if self._failures is not None and not good.all():
-                self._failures.add(self._version, keys[missing][~good], rows[missing][~good])
-
-        return _Gathered(known, found, blank, asked, settle)
+    def keep_so_far(self) -> None:
+        """Keep the results that are there, of rows whose others are not there yet, or never will be."""
+        with self._lock:
+            asked = self._asked
+        for one in asked:
+            one.keep_so_far()
 
     def close(self) -> None:
         """End the work at once."""
         self._calls.close()
+
+    def _failed(self, keys: Lanes, rows: Numbers, failed: Mask) -> None:
+        if self._failures is not None:
+            self._failures.add(self._version, keys[failed], rows[failed])
 
     def _find(self, keys: Lanes) -> tuple[Mask, pa.Array]:
         if self._kept is None:
@@ -148,29 +159,58 @@ class KeptCalls:
         self._told(self._version, made=made, reused=asked - made, found=found)
 
 
+class _Asked:
+    """Values that are asked for: they are kept once they are there, each once."""
+
+    def __init__(self, values: Values, keys: Lanes, kept: Kept | None, failed: Callable[[Mask], None]) -> None:
+        self.values = values
+        self.settled = False
+        self._keys = keys
+        self._kept = kept
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._is_kept = np.zeros(len(keys), dtype=bool)
+
+    def settle(self) -> tuple[pa.Array, pa.Array]:
+        """Return all, and which failed; blocks until that is known."""
+        values, failed = self.values.result(), self.values.failed()
+        bad = failed.to_numpy(zero_copy_only=False)
+        self._keep(np.flatnonzero(~bad), values if not bad.any() else values.filter(pa.array(~bad)))
+        self.settled = True
+        if bad.any():
+            self._failed(bad)
+        return values, failed
+
+    def keep_so_far(self) -> None:
+        """Keep what is there."""
+        found = self.values.so_far() if isinstance(self.values, Pending) and not self.settled else None
+        if found is not None:
+            self._keep(*found)
+
+    def _keep(self, rows: npt.NDArray[np.int64], values: pa.Array) -> None:
+        if self._kept is None:
+            return
+        with self._lock:
+            new = ~self._is_kept[rows]
+            self._is_kept[rows] = True
+        self._kept.add(self._keys[rows[new]], values if new.all() else values.filter(pa.array(new)))
+
+
 class _Gathered:
     """Values: some were known, some are null for they failed before, and some are asked for."""
 
-    def __init__(
-        self,
-        known: Mask,
-        found: pa.Array,
-        blank: Mask,
-        asked: Values | None,
-        settle: Callable[[pa.Array, pa.Array], None],
-    ) -> None:
+    def __init__(self, known: Mask, found: pa.Array, blank: Mask, asked: _Asked | None = None) -> None:
         self._known = known
         self._found = found
         self._blank = blank
         self._asked = asked
-        self._settle = settle
         self._lock = threading.Lock()
         self._gathered: tuple[pa.Array, pa.Array] | None = None
 
     @property
     def done(self) -> bool:
         """Whether they are there."""
-        return self._asked is None or self._asked.done
+        return self._asked is None or self._asked.values.done
 
     def result(self) -> pa.Array:
         """Return one value a row."""
@@ -189,8 +229,7 @@ class _Gathered:
     def _gather(self) -> tuple[pa.Array, pa.Array]:
         values, failed = pa.nulls(0, self._found.type), pa.nulls(0, pa.bool_())
         if self._asked is not None:
-            values, failed = self._asked.result(), self._asked.failed()
-            self._settle(values, failed)
+            values, failed = self._asked.settle()
         if len(values) == len(self._known):
             return values, failed
         others = pa.array(self._blank)

@@ -60,6 +60,7 @@ class KeptFunctions:
         self._store = store
         self._failures = failures
         self._open: dict[str, Kept] = {}
+        self._calls: list[KeptCalls] = []
         self._lock = threading.Lock()
         self._known = source.known()
         self.by_row = by_row
@@ -102,9 +103,11 @@ class KeptFunctions:
         return _KeptRun(self, self._source.open_run(text, stop, rest))
 
     def flush(self) -> None:
-        """Write what was computed."""
+        """Write what was computed, also where not all is there that was asked for with it."""
         with self._lock:
-            kept = list(self._open.values())
+            kept, calls = list(self._open.values()), list(self._calls)
+        for each in calls:
+            each.keep_so_far()
         for one in kept:
             one.flush()
 
@@ -117,7 +120,10 @@ class KeptFunctions:
         skips = failures is not None and failures.skips
         calls = run.calls(version, on_error="null" if skips else on_error, memo=memo)
         kept = self._kept(version) if version.deterministic and self._store.keeps else None
-        return KeptCalls(version, calls, kept, failures, by_row=self.by_row, count=self._count, memo=memo)
+        kept_calls = KeptCalls(version, calls, kept, failures, by_row=self.by_row, count=self._count, memo=memo)
+        with self._lock:
+            self._calls.append(kept_calls)
+        return kept_calls
 
     def _count(self, version: FunctionVersion, *, made: int, reused: int, found: int) -> None:
         with self._lock:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
 
 from lancegpu_sql.catalog.models import WaitingOn, utc_now
-from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.errors import Cancelled, StorageError
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
@@ -35,6 +36,7 @@ from lancegpu_sql.tables.views import ViewChanges
 
 _LOCK_NAME = "\0view"  # of no column
 _LOOK_SECONDS = 0.1
+_KEEP_SECONDS = 5.0
 
 
 def refresh_view(
@@ -214,13 +216,19 @@ class _ViewRefresh:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """End what DuckDB does when the job is cancelled."""
+        """End what DuckDB does when the job is cancelled; keep what was computed, so that little is lost with the process."""
         over = threading.Event()
 
         def watch() -> None:
+            kept_at = time.monotonic()
             while not over.wait(_LOOK_SECONDS):
                 if self._job.cancelled.is_set():
                     self._cancel_query()
+                if time.monotonic() - kept_at >= _KEEP_SECONDS:
+                    # A disk that is full is told when all is written at the end.
+                    with suppress(StorageError):
+                        self._functions.flush()
+                    kept_at = time.monotonic()
 
         thread = threading.Thread(target=watch, name="lancegpu view", daemon=True)
         thread.start()

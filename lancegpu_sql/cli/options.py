@@ -25,7 +25,7 @@ DbOption = Annotated[
     typer.Option(
         "--db",
         metavar="FOLDER",
-        help=f"The database's folder. If left out: ${DB_VARIABLE}, or else the current folder.",
+        help=f"The database's folder, or s3://bucket/name. If left out: ${DB_VARIABLE}, or else the current folder.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -81,13 +81,14 @@ def opened(context: typer.Context, db: str | None, *, new: bool = False, **overr
     if named == "":
         raise InvalidInput("--db names no folder: it is empty. Write --db . for the current folder.")
     folder = named or os.environ.get(DB_VARIABLE) or "."
-    if not new and not _is_database(folder):
+    settings = settings_with(**overrides)
+    if not new and not _is_database(folder, settings):
         raise NotFound(
             f"{folder} is no database: it holds neither tables (*.lance) nor a catalog. Name one with --db FOLDER or "
             f"${DB_VARIABLE}, or make one with: {shlex.join(['lancegpu', 'init', '--db', folder])}",
             uri=folder,
         )
-    with connect(folder, settings=settings_with(**overrides)) as database:
+    with connect(folder, settings=settings) as database:
         yield database
 
 
@@ -113,11 +114,12 @@ def again(context: typer.Context, db: str | None, *command: str) -> str:
     return shlex.join(["lancegpu", *([] if named is None else ["--db", named]), *command])
 
 
-def _is_database(folder: str) -> bool:
+def _is_database(folder: str, settings: Settings) -> bool:
+    from lancegpu_sql.database.location import is_database
     from lancegpu_sql.database.services import PRIVATE_FOLDER
 
     if "://" in folder:
-        return True  # connect() says what is wrong with it
+        return is_database(folder, settings)
     try:
         path = Path(folder).expanduser()
         return (path / PRIVATE_FOLDER).is_dir() or (path.is_dir() and any(path.glob("*.lance")))

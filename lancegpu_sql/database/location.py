@@ -18,7 +18,7 @@ from lancegpu_sql.database.scratch import Scratch
 from lancegpu_sql.database.services import PRIVATE_FOLDER
 from lancegpu_sql.database.storage_options import resolved
 from lancegpu_sql.errors import InvalidInput, StorageError
-from lancegpu_sql.settings import Settings
+from lancegpu_sql.settings import Settings, masked
 from lancegpu_sql.tables.store import TableStore
 
 if TYPE_CHECKING:
@@ -192,6 +192,21 @@ def _can_only_be_read(folder: Path) -> bool:
         return False
 
 
+def is_database(uri: str, settings: Settings) -> bool:
+    """Tell whether there is a database already, in an object store; of what cannot be one `locate` says why.
+
+    Raises
+    ------
+    InvalidInput, StorageError
+    """
+    if not (uri.startswith(OBJECT_STORE) and is_postgresql(settings.catalog or "")):
+        return True
+    from lancegpu_sql.tables.database_note import DatabaseNote
+
+    at, options = _checked(uri), resolved(settings.storage_options or {})
+    return DatabaseNote(at, options).exists() or bool(TableStore(at, options).names())
+
+
 def _in_object_store(text: str, settings: Settings) -> ObjectLocation:
     if not is_postgresql(settings.catalog or ""):
         raise InvalidInput(
@@ -199,13 +214,7 @@ def _in_object_store(text: str, settings: Settings) -> ObjectLocation:
             f"connect({text!r}, catalog='postgresql://user@host/name')",
             uri=text,
         )
-    bucket, _, prefix = text.removeprefix(OBJECT_STORE).partition("/")
-    uri = f"{OBJECT_STORE}{bucket}/{prefix.strip('/')}".rstrip("/")
-    if not bucket or "//" in prefix or any(mark in uri for mark in "?#@ "):
-        raise InvalidInput(
-            f"{text!r} is no place in an object store; write s3://bucket/name, and how it is reached in storage_options",
-            uri=text,
-        )
+    uri = _checked(text)
     # Lance is loaded where an object store is used, or a table.
     from lancegpu_sql.tables.database_note import DatabaseNote
 
@@ -215,6 +224,18 @@ def _in_object_store(text: str, settings: Settings) -> ObjectLocation:
     private = (settings.state_folder or _state_folder()) / "databases" / identity
     _make_private(private)
     return ObjectLocation(uri, options, note, private, identity)
+
+
+def _checked(text: str) -> str:
+    """Return the URL as it is written everywhere."""
+    bucket, _, prefix = text.removeprefix(OBJECT_STORE).partition("/")
+    uri = f"{OBJECT_STORE}{bucket}/{prefix.strip('/')}".rstrip("/")
+    if not bucket or "//" in prefix or any(mark in uri for mark in "?#@ "):
+        raise InvalidInput(
+            f"{masked(text)!r} is no place in an object store; write s3://bucket/name, and how it is reached in storage_options",
+            uri=masked(text),
+        )
+    return uri
 
 
 def _state_folder() -> Path:

@@ -43,6 +43,14 @@ class DatabaseNote:
         self._at = f"{uri}/{_LIES}"
         self._options = dict(options) if options else None
 
+    def exists(self) -> bool:
+        """Tell whether there is one: whether a database was opened there before."""
+        try:
+            self._open()
+        except TableNotFound:
+            return False
+        return True
+
     def database_id(self) -> str:
         """Return the database's id, made when it is first asked for."""
         try:

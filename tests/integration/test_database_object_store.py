@@ -57,13 +57,12 @@ class Shop:
             "THE_SECRET": SECRET,
         }
 
-    def run(self, *command: str) -> str:
-        """What a command prints on the same database."""
-        done = subprocess.run(
-            [sys.executable, "-m", "lancegpu_sql.cli", "--db", self.uri, *command],
-            env=os.environ | self.variables(), check=True, capture_output=True, text=True,
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """What becomes of a command on the same database."""
+        return subprocess.run(
+            [sys.executable, "-m", "lancegpu_sql.cli", "--db", self.uri, *words],
+            env=os.environ | self.variables(), check=False, capture_output=True, text=True,
         )  # fmt: skip
-        return done.stdout
 
 
 @pytest.fixture
@@ -153,12 +152,19 @@ def test_commands_and_agents_take_it_from_variables(shop: Shop, monkeypatch: pyt
         monkeypatch.setenv(name, text)
     with shop.open() as db, AgentProcess(shop.folder, uri=shop.uri) as agent:
         table = with_column(db, shop.calls)
-        assert "t" in shop.run("tables")
+        assert "t" in shop.command("tables").stdout
         job = table.refresh_column("y", wait=False)
         assert job.wait(PATIENCE_SECONDS).rows_assigned == 40
         assert job.record.owner is not None
         assert job.record.owner.pid == agent.process.pid
         assert SECRET not in agent.told + agent.terminate()
+
+
+def test_a_command_makes_no_database_by_a_slip_of_the_pen(shop: Shop) -> None:
+    done = shop.command("tables")
+    assert (done.returncode, "is no database" in done.stderr) == (1, True), done.stderr
+    assert shop.command("init").returncode == 0
+    assert shop.command("tables").returncode == 0
 
 
 def test_a_schedule_on_change_follows_a_table_in_the_store(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

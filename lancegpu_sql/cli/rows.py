@@ -162,7 +162,22 @@ def _json_way(duckdb_type: str, kind: pa.DataType) -> tuple[str | None, Callable
         return None, str
     if pa.types.is_decimal(kind):
         return "VARCHAR", str
+    if pa.types.is_nested(kind) and not is_said_as_json(kind):
+        return "JSON", _json_of_text
     return (None if is_said_as_json(kind) else "VARCHAR"), _json
+
+
+def _json_of_text(text: str) -> str:
+    """What DuckDB writes as JSON, without what JSON does not have."""
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return json.dumps(_without_odd_floats(json.loads(text)), ensure_ascii=False)
+    return text
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _json(value: Any) -> str:

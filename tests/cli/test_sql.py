@@ -45,6 +45,16 @@ def test_json_is_one_document_of_the_last_statements_rows(run: Any):
     assert ran.json == [{**row, "j": {"j": [1]}, "b": "ab"}]
 
 
+def test_json_has_nested_values_of_every_type(run: Any):
+    nested = "{'at': DATE '2020-01-01', 'l': [1.50, NULL], 'n': 'nan'::DOUBLE}"
+    ran = run(
+        "sql", "--json", f"SELECT {nested} AS s, MAP {{'a': TIME '10:00:00'}} AS m, [DATE '2020-01-02', NULL] AS d"
+    )
+    assert ran.json == [
+        {"s": {"at": "2020-01-01", "l": [1.5, None], "n": None}, "m": {"a": "10:00:00"}, "d": ["2020-01-02", None]}
+    ]
+
+
 def test_json_of_no_rows_is_an_empty_list(run: Any):
     assert run("sql", "--json", "SELECT 1 WHERE false").json == []
     assert run("sql", "--json", "SET threads = 2").json == []
@@ -83,10 +93,11 @@ def test_statements_come_from_standard_input(run: Any, given: Callable[[str], No
 
 
 def test_a_mistake_ends_with_1_and_is_shown_with_its_place(run: Any):
-    ran = run("sql", "SELECT 1 AS one; SELECT nothing FROM reviews; SELECT 3 AS three")
+    text = "SELECT 1 AS one; SELECT nothing FROM reviews; SELECT 3 AS three"
+    ran = run("sql", text)
     assert (ran.status, ran.out.split()) == (1, ["one", "1"])
     assert ran.err.startswith("lancegpu: Statement 2 of 3, at line 1: ")
-    assert ran.err.rstrip().endswith("SELECT nothing FROM reviews\n               ^^^^^^^")
+    assert ran.err.endswith(f"\n{text}\n{' ' * text.index('nothing')}^\n")
 
 
 def test_a_text_that_is_not_understood_does_nothing(run: Any):

@@ -132,6 +132,28 @@ def test_what_is_set_in_sql_is_what_python_shows(db: Database, folder: Path) -> 
     assert db.sql("SHOW SCHEDULES").to_arrow().num_rows == 0
 
 
+def test_a_column_is_declared_with_its_schedule_in_sql_or_not_at_all(db: Database, folder: Path) -> None:
+    db.create_table("t", pa.table({"key": NUMBERS, "x": NUMBERS}))
+    db.create_function(noting(Calls(folder / "calls")))
+    add = "ALTER TABLE t ADD COLUMN IF NOT EXISTS y AS (noting(key, x)) SCHEDULE"
+    with pytest.raises(ParseError, match="no span of time"):
+        db.sql(f"{add} EVERY 'now and then'")
+    assert db.open_table("t").schema.names == ["key", "x"]
+    db.sql(f"{add} EVERY INTERVAL '10 minutes' JITTER INTERVAL '1 minute' WITH (batch_size = 5)")
+    db.sql(f"{add} ON CHANGE")
+    assert (known(db).rule, known(db).columns) == ("every 10 minutes jitter 1 minute", ("y",))
+
+
+def test_a_view_says_its_schedule_before_or_behind_its_options_and_is_asked_about_by_its_kind(db: Database) -> None:
+    db.create_table("t", pa.table({"x": NUMBERS}))
+    db.sql("CREATE MATERIALIZED VIEW a SCHEDULE ON CHANGE WITH (error_policy = 'skip') AS SELECT x FROM t WITH NO DATA")
+    db.sql("CREATE MATERIALIZED VIEW b WITH (error_policy = 'skip') SCHEDULE ON CHANGE AS SELECT x FROM t WITH NO DATA")
+    requests = {one.schedule.table: one.schedule.request for one in db._services.catalog.schedules()}
+    assert requests == {view: {"error_policy": "skip"} for view in "ab"}
+    assert db.sql("SHOW SCHEDULES FOR MATERIALIZED VIEW a").to_arrow()["schedule"].to_pylist() == ["a"]
+    assert db.sql("SHOW ERRORS FOR MATERIALIZED VIEW a").to_arrow().num_rows == 0
+
+
 def test_a_clause_that_says_no_schedule_is_shown_where_it_stands(db: Database, folder: Path) -> None:
     table(db, folder)
     with pytest.raises(ParseError, match=r"'2 months': a month has no fixed length.*line 2") as caught:

@@ -56,7 +56,7 @@ LEFT_TO_AGENTS = pa.schema([("job_id", pa.string()), ("state", pa.string())])
 def add_computed(context: Context, statement: model.AddComputedColumn) -> QueryResult:
     """Declare a computed column."""
     snapshot = context.snapshot(statement.table)
-    if _is_there(snapshot, statement.column, statement.if_not_exists):
+    if is_there(snapshot, statement.column, statement.if_not_exists):
         return context.done()
     function = get_function(context.services.catalog, statement.function)
     columns = [(parameter, col(column_of(snapshot, name))) for parameter, name in statement.columns]
@@ -73,7 +73,7 @@ def add_computed(context: Context, statement: model.AddComputedColumn) -> QueryR
 def add(context: Context, statement: model.AddColumn) -> QueryResult:
     """Add a plain column without values."""
     snapshot = context.snapshot(statement.table)
-    if not _is_there(snapshot, statement.column, statement.if_not_exists):
+    if not is_there(snapshot, statement.column, statement.if_not_exists):
         reshaping.add_empty_column(snapshot, statement.column, context.types([statement.type])[0])
     return context.done()
 
@@ -150,7 +150,7 @@ def _alter(context: Context, table: model.Name, column: str, **change: Any) -> N
     alter_column(context.services, snapshot, column_of(snapshot, column), **wanted)
 
 
-def _is_there(snapshot: Snapshot, column: str, if_not_exists: bool) -> bool:
+def is_there(snapshot: Snapshot, column: str, if_not_exists: bool) -> bool:
     """Whether there is such a column, which is to stay."""
     return if_not_exists and choose(column, snapshot.schema.names) is not None
 

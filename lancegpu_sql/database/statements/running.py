@@ -126,7 +126,7 @@ _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.Update: changing.update,
     model.Delete: changing.delete,
     model.Merge: changing.merge,
-    model.AddComputedColumn: columns.add_computed,
+    model.AddComputedColumn: schedules.add_column,
     model.AddColumn: columns.add,
     model.SetColumnFunction: columns.set_function,
     model.SetColumnType: columns.set_type,

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.schedule_models import ScheduleRule, column_subject
 from lancegpu_sql.database import schedules
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos
-from lancegpu_sql.database.statements.columns import OPTIONS
+from lancegpu_sql.database.statements.columns import OPTIONS, add_computed, is_there
 from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
 from lancegpu_sql.errors import InvalidInput, InvalidQuery
 from lancegpu_sql.jobs.schedules import rule as rules
@@ -49,19 +49,20 @@ HOOKS = ("on_failure", "on_waiting", "on_waiting_longer_than")
 @of_own_table
 def set_column(context: Context, statement: model.SetColumnSchedule) -> QueryResult:
     """Let a computed column be refreshed by a schedule."""
-    snapshot = context.snapshot(statement.table)
-    options = context.timed_options(statement.options, (*_OF_REFRESH, *HOOKS))
-    on_failure, waits = hooks_of(options)
-    schedules.schedule_column(
-        context.services,
-        snapshot,
-        column_of(snapshot, statement.column),
-        rule_of(context, statement.schedule),
-        on_failure=on_failure,
-        on_waiting_longer_than=waits,
-        options=options,
-    )
-    return context.done()
+    rule, given = rule_of(context, statement.schedule), _given(context, statement.options)
+    return _set(context, statement.table, statement.column, rule, given)
+
+
+@of_own_table
+def add_column(context: Context, statement: model.AddComputedColumn) -> QueryResult:
+    """Declare a computed column, and when it is refreshed if that is said along with it."""
+    if statement.schedule is None or is_there(
+        context.snapshot(statement.table), statement.column, statement.if_not_exists
+    ):
+        return add_computed(context, statement)
+    rule, given = rule_of(context, statement.schedule), _given(context, statement.options)
+    add_computed(context, statement)
+    return _set(context, statement.table, statement.column, rule, given)
 
 
 @of_own_table
@@ -101,6 +102,19 @@ def rule_of(context: Context, clause: model.ScheduleClause) -> ScheduleRule:
         return rules.on_change()
     except InvalidInput as exc:
         raise fault(context.text, clause.position, exc.message[:1].upper() + exc.message[1:]) from exc
+
+
+def _given(context: Context, options: model.Options) -> dict[str, Any]:
+    """Read the options of a schedule and who is to be called, as `schedule_column` takes them."""
+    given = context.timed_options(options, (*_OF_REFRESH, *HOOKS))
+    on_failure, waits = hooks_of(given)
+    return {"on_failure": on_failure, "on_waiting_longer_than": waits, "options": given}
+
+
+def _set(context: Context, table: model.Name, column: str, rule: ScheduleRule, given: dict[str, Any]) -> QueryResult:
+    snapshot = context.snapshot(table)
+    schedules.schedule_column(context.services, snapshot, column_of(snapshot, column), rule, **given)
+    return context.done()
 
 
 def _subject(context: Context, table: model.Name, column: str) -> str:

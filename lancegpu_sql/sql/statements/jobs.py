@@ -121,11 +121,12 @@ def _shown(reader: Reader) -> Statement | None:
 
 
 def _of_table(reader: Reader) -> Name | None:
-    """Read FOR [TABLE] t, if it comes next."""
+    """Read FOR [TABLE | MATERIALIZED VIEW] t, if it comes next."""
     if reader.ended:
         return None
     reader.keywords("FOR")
-    reader.accept("TABLE")
+    if not reader.accept("MATERIALIZED", "VIEW"):
+        reader.accept("TABLE")
     return reader.dotted_name(_TABLE)
 
 
@@ -134,8 +135,10 @@ def _show_errors(reader: Reader) -> Statement:
     reader.keywords("ERRORS", "FOR")
     if reader.accept("JOB"):
         return ShowErrors(text=text, place=place, job=reader.string(_JOB))
+    if reader.accept("MATERIALIZED", "VIEW"):
+        return ShowErrors(text=text, place=place, table=reader.dotted_name("the name of a materialized view"))
     if not reader.accept("TABLE"):
-        reader.refuse(expected=("JOB", "TABLE"))
+        reader.refuse(expected=("JOB", "TABLE", "MATERIALIZED VIEW"))
     table = reader.dotted_name(_TABLE)
     column = reader.name("the name of a computed column") if reader.accept("COLUMN") else None
     return ShowErrors(text=text, place=place, table=table, column=column)

@@ -19,7 +19,7 @@ from lancegpu_sql.sql.statements.model import (
     Statement,
     Value,
 )
-from lancegpu_sql.sql.statements.options import value
+from lancegpu_sql.sql.statements.options import options, value
 from lancegpu_sql.sql.statements.reader import Reader
 from lancegpu_sql.sql.statements.scanner import Kind
 
@@ -168,6 +168,7 @@ def _add(reader: Reader, table: Name) -> Statement:
             reader.refuse(expected="AS (f(x))")
     if reader.accept("AS"):
         function, columns, values = _call(reader)
+        clause = schedules.schedule(reader) if reader.accept("SCHEDULE") else None
         return AddComputedColumn(
             text=reader.text,
             place=reader.start,
@@ -178,6 +179,8 @@ def _add(reader: Reader, table: Name) -> Statement:
             columns=columns,
             values=values,
             if_not_exists=if_not_exists,
+            schedule=clause,
+            options=() if clause is None else options(reader),
         )
     reader.accept("NULL")
     if reader.sees("NOT", "NULL") or reader.peek().folded in _CONSTRAINTS:

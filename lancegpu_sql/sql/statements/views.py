@@ -29,6 +29,8 @@ def create_view(reader: Reader) -> Statement:
     view = reader.dotted_name(_VIEW)
     given = options(reader)
     clause = schedule(reader) if reader.accept("SCHEDULE") else None
+    if clause is not None and not given:  # they may follow it, as they do in ALTER
+        given = options(reader)
     reader.keywords("AS")
     query, with_data = query_with_data(reader)
     reader.end()

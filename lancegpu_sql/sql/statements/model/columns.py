@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lancegpu_sql.sql.statements.model.schedules import ScheduleClause
 from lancegpu_sql.sql.statements.model.statement import Name, Options, Statement, Value
 
 
 @dataclass(frozen=True, kw_only=True)
 class AddComputedColumn(Statement):
-    """ALTER TABLE t ADD COLUMN c [type] AS (f(x, …)).
+    """ALTER TABLE t ADD COLUMN c [type] AS (f(x, …)) [SCHEDULE … [WITH (…)]].
 
     `columns` are the arguments that are columns, by position (a number from 0) or by name; `values` are constants, for
-    the ``__init__`` of a class.
+    the ``__init__`` of a class. `options` are those of the schedule.
     """
 
     table: Name
@@ -22,6 +23,8 @@ class AddComputedColumn(Statement):
     columns: tuple[tuple[int | str, str], ...]
     values: tuple[tuple[str, Value], ...]
     if_not_exists: bool
+    schedule: ScheduleClause | None = None
+    options: Options = ()
 
 
 @dataclass(frozen=True, kw_only=True)

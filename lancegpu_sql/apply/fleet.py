@@ -18,6 +18,9 @@ from lancegpu_sql.workers.pool import WorkerPool
 _GROW_SECONDS = 0.25
 """How often another worker is thought of."""
 
+_WARM_SECONDS = 0.02
+"""How often while one stands ready with the Function loaded, which costs next to nothing."""
+
 _PAUSE_SECONDS = 10.0
 """How long none is thought of after one that was asked for in vain: what was said of room did not hold, or it cannot run."""
 
@@ -85,7 +88,8 @@ class Fleet:
             return
         try:
             in_vain = any(slot.in_vain for slot in self._slots if not slot.alive)
-            self._next_thought_at = now + (_PAUSE_SECONDS if in_vain else _GROW_SECONDS)
+            pause = _WARM_SECONDS if self._pool.warm_workers(self._need) else _GROW_SECONDS
+            self._next_thought_at = now + (_PAUSE_SECONDS if in_vain else pause)
             self._slots = [slot for slot in self._slots if slot.alive]
             need = None if in_vain else self._need_with_room()
             if need is not None and self._pays(need):
@@ -109,10 +113,12 @@ class Fleet:
 
     def _pays(self, need: WorkerNeed) -> bool:
         busy_share, computing_seconds = self._board.busyness()
+        computed_before = max(slot.computed_before_seconds for slot in self._slots)
         rows_left = self._rows_left()
         return another_worker_pays(
             busy_share=busy_share,
             computing_seconds=computing_seconds,
+            computed_before_seconds=0.0 if need.gpu_class else computed_before,
             starting_seconds=max(slot.starting_seconds for slot in self._slots),
             warm=self._pool.warm_workers(need) > 0,
             left_seconds=None if rows_left is None else self._board.seconds_for(rows_left),

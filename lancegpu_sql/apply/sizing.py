@@ -22,6 +22,9 @@ SLOW_CALL_SECONDS = 0.25
 BUSY_SHARE = 0.6
 """Workers that compute less than this share of the time wait for rows: another one would wait as well."""
 
+_BEFORE_SHARE = 0.75
+"""Of what shows that work goes on, at most this much may have been computed before: a query now and then needs no more."""
+
 _RECENT_CALLS = 3
 _BUSY_CALLS = 8
 
@@ -139,13 +142,15 @@ def another_worker_pays(
     computing_seconds: float,
     starting_seconds: float,
     warm: bool,
+    computed_before_seconds: float = 0.0,
     left_seconds: float | None = None,
 ) -> bool:
     """Whether one more worker would pay for its start.
 
     At most so much work is left as there are rows; how many of them need computing is not known. What has gone on for some
     time will, as likely as not, go on for as long again: so a worker is started once the others have computed for twice
-    what starting one costs, and a warm one at once.
+    what starting one costs, and a warm one at once. Work that comes in pieces gets it sooner, for what was
+    computed before counts for most of that.
 
     Parameters
     ----------
@@ -157,6 +162,9 @@ def another_worker_pays(
         What starting one took, once there was room for it.
     warm
         Whether one stands ready with the Function loaded.
+    computed_before_seconds
+        What one of them computed in earlier work, where that counts: cores stand idle otherwise, devices are taken from
+        others.
     left_seconds
         How long the present workers need at most for what is left; None where that is not known.
     """
@@ -165,4 +173,6 @@ def another_worker_pays(
     if warm:
         return True
     done_before_it_serves = left_seconds is not None and left_seconds <= starting_seconds
-    return computing_seconds >= max(1.0, 2 * starting_seconds) and not done_before_it_serves
+    enough_seconds = max(1.0, 2 * starting_seconds)
+    goes_on = computing_seconds + min(computed_before_seconds, enough_seconds * _BEFORE_SHARE) >= enough_seconds
+    return goes_on and not done_before_it_serves

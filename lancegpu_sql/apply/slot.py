@@ -100,6 +100,12 @@ class Slot:
         lease = self._lease
         return lease.start_cost_seconds if lease else 0.0
 
+    @property
+    def computed_before_seconds(self) -> float:
+        """How long its worker computed for others before; 0 while it has none."""
+        lease = self._lease
+        return lease.computed_before_seconds if lease else 0.0
+
     def interrupt(self) -> None:
         """Stop waiting for a worker."""
         self._interrupt.set()
@@ -256,6 +262,7 @@ class Slot:
                 self._tell_news()
         finally:
             self._board.leave(hand)
+            lease.note_computed(hand.computing_seconds)
             lease.release(broken=hand.lost)
             self._lease = None
         self._tell_timings(hand, at_end=True)

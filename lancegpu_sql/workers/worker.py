@@ -52,6 +52,8 @@ class Worker:
         self._masked = Masking()
         self.started_seconds = 0.0
         """What starting and loading it took, without waiting for room."""
+        self.computed_seconds = 0.0
+        """How long it computed, in all jobs before the present one."""
         self._room_since: float | None = None
         self.load_log: tuple[str, ...] = ()
         self.calls_at_once = 1

@@ -299,6 +299,17 @@ def test_a_warm_worker_tells_what_its_start_cost(pool):
     warm.release()
 
 
+def test_a_worker_tells_how_long_it_computed_for_others(pool):
+    need = need_for(worker_functions.double)
+    for seconds in (1.5, 2.0):
+        taken = lease(pool, need)
+        taken.note_computed(seconds)
+        taken.release()
+    again = lease(pool, need)
+    assert again.computed_before_seconds == 3.5
+    again.release()
+
+
 def test_waiting_ends_when_it_is_cancelled(pool):
     holder = lease(pool, need_for(worker_functions.double, gpu_class=TOY))
     cancelled = threading.Event()

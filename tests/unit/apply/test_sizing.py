@@ -106,6 +106,12 @@ def test_a_worker_that_must_be_started_pays_once_the_work_has_gone_on_for_longer
     assert another_worker_pays(busy_share=1.0, computing_seconds=25, starting_seconds=10, warm=False)
 
 
+def test_work_that_comes_in_pieces_gets_another_worker_sooner():
+    pieces = {"busy_share": 1.0, "computed_before_seconds": 1000, "starting_seconds": 10, "warm": False}
+    assert another_worker_pays(**pieces, computing_seconds=6)
+    assert not another_worker_pays(**pieces, computing_seconds=4)
+
+
 def test_no_worker_pays_that_would_come_when_all_is_done():
     started = {"busy_share": 1.0, "computing_seconds": 1000, "starting_seconds": 10, "warm": False}
     assert not another_worker_pays(**started, left_seconds=9)

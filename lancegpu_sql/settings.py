@@ -79,6 +79,11 @@ class Settings(BaseModel):
         description="The labels of the nodes on which workers of CPU Functions run in pods, as `pool=cpu, disk=fast`. None: "
         "every node that is not marked as a GPU node.",
     )
+    kubernetes_cpu_allowed_images: str | None = Field(
+        default=None,
+        description="What an image may be that a CPU Function names for its workers in pods, as `allowed_images` of a GPU class: "
+        "`registry/ml/, registry/base:1.2`. None: any.",
+    )
     kubernetes_gpu_node_labels: str | None = Field(
         default=None,
         description="The labels by which GPU nodes are known, as `pool-of-gpus, accelerator`: workers of CPU Functions stay off "

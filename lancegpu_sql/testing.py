@@ -29,7 +29,6 @@ from lancegpu_sql.placement.request import (
 from lancegpu_sql.placement.watch import WatchThread
 
 if TYPE_CHECKING:
-    from lancegpu_sql.functions.environment import Environment
     from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
@@ -67,7 +66,7 @@ class MemoryPlacement:
     def attach(self, database: str) -> None:
         """Hear which database asks."""
 
-    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
+    def prepare(self, request: WorkerRequest, listener: Listener, interrupted: Callable[[], bool]) -> None:
         """Make nothing: workers in memory have what this process has."""
 
     def ask(self, request: WorkerRequest, listener: Listener) -> MemoryTicket:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from lancegpu_sql.database.gpu_classes import check_runs_on, known_gpu_classes
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput
+from lancegpu_sql.functions.environment_store import environment_of
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes import KubernetesConfig, KubernetesPlacement, options_of
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
@@ -81,4 +82,7 @@ def _example(services: Services, gpu_class: GpuClass, function: str | None) -> W
         cpus=found.placement.cpus if found else 1,
         env=found.env if found else {},
         asked_at=time.time(),
+        environment=environment_of(found) if found else None,
+        image=found.placement.image if found else None,
+        secrets=found.placement.secrets if found else {},
     )

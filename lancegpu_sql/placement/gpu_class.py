@@ -109,6 +109,9 @@ class GpuClass(Declared):
         What a worker's pod runs, and as whom; `allowed_images` limits what an image named elsewhere may be.
     env, volumes, labels, annotations
         More of them for each pod.
+    environment_volume, environment_on_cpu
+        The one of the volumes on which environments of Functions are kept, for workers to come; whether pods without GPU,
+        which mount it too, make them there before a GPU is asked for.
     cpu, memory_bytes, ephemeral_storage_bytes, shared_memory_bytes
         What a worker has beside its devices; shared memory is ``/dev/shm``.
     pod_overrides, allow_insecure_overrides
@@ -140,6 +143,8 @@ class GpuClass(Declared):
     allowed_images: Annotated[tuple[ImageRule, ...], Field(strict=False)] | None = None
     env: Environment = Field(default_factory=dict)
     volumes: Annotated[tuple[Volume, ...], Field(strict=False), AfterValidator(no_names_twice)] = ()
+    environment_volume: str | None = None
+    environment_on_cpu: bool = False
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
     cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -178,6 +183,10 @@ class GpuClass(Declared):
             raise ValueError("give either resource_name (device plugin) or device_claim (Dynamic Resource Allocation)")
         if self.sharing != "exclusive" and self.max_gpu_count_per_worker != 1:
             raise ValueError(f"with sharing: {self.sharing} a worker gets one device: max_gpu_count_per_worker is 1")
+        if self.environment_volume is not None and self.environment_volume not in [one.name for one in self.volumes]:
+            raise ValueError(f"environment_volume {self.environment_volume!r} is none of the class's volumes")
+        if self.environment_on_cpu and self.environment_volume is None:
+            raise ValueError("environment_on_cpu needs environment_volume: where both kinds of pods find environments")
         if self.memory_bytes and self.shared_memory_bytes and self.shared_memory_bytes > self.memory_bytes:
             raise ValueError("shared_memory_bytes is part of memory_bytes, and cannot be more")
         return self

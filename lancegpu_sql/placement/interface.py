@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from lancegpu_sql.functions.environment import Environment
 from lancegpu_sql.placement.request import PlacementEvent, WorkerRequest
 
 if TYPE_CHECKING:
@@ -54,13 +53,15 @@ class Placement(Protocol):
     def attach(self, database: str) -> None:
         """Hear which database asks for workers, before the first is asked for; the same name always means the same one."""
 
-    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
-        """Make the environment that workers to be asked for need, where that can be done before; returns when it is there.
+    def prepare(self, request: WorkerRequest, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Make the environment that a worker to be asked for needs, where that can be done before; returns when it is there.
 
         Parameters
         ----------
+        request
+            What will be asked for.
         listener
-            Told, from this thread, that it is being made.
+            Told, from this thread, that it is being made, or waits for room for that.
         interrupted
             Asked now and then whether to give up.
 
@@ -68,8 +69,8 @@ class Placement(Protocol):
         ------
         EnvironmentFailed
             It cannot be made; trying again helps nothing.
-        StorageError
-            Its folder cannot be used.
+        PlacementError, StorageError, WorkerLost
+            What makes it cannot be had, or its folder not be used.
         Cancelled
             `interrupted` said so.
         """

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from lancegpu_sql.catalog.models import ProcessIdentity
 from lancegpu_sql.errors import StorageError
-from lancegpu_sql.functions.environment import Environment
 from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.functions.secret_sources import refuse_kubernetes_sources
 from lancegpu_sql.placement.devices import ClassDevices, DriverReport, devices_of, nvidia_devices
@@ -87,8 +86,11 @@ class LocalPlacement:
     def attach(self, database: str) -> None:
         """Hear which database asks; all of a user's databases share the devices of this machine."""
 
-    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
+    def prepare(self, request: WorkerRequest, listener: Listener, interrupted: Callable[[], bool]) -> None:
         """Make an environment on this machine; see `Placement.prepare`."""
+        environment = request.environment
+        if environment is None:
+            return
         count = len(environment.packages)
         told = f"Installing {count} package{'' if count == 1 else 's'} for Python {environment.python_version}"
         self._environments.make(environment, interrupted, lambda: listener(Preparing(told)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
-from lancegpu_sql.errors import InvalidInput, PlacementError
+from lancegpu_sql.errors import EnvironmentFailed, InvalidInput, PlacementError
 from lancegpu_sql.functions.environment import Environment
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class WorkerRequest:
         The packages and the Python of the worker; None where it has this program's own.
     image
         What the worker runs in a pod, instead of its class's image.
+    prepared_for
+        The class on whose volume a CPU worker of a cluster makes the environment, for workers of that class.
     secrets
         By variable, where the value comes from. The placement keeps such variables of this process from the worker, and sees
         to those that a cluster keeps.
@@ -72,6 +74,7 @@ class WorkerRequest:
     avoid: frozenset[str] = frozenset()
     environment: Environment | None = None
     image: str | None = None
+    prepared_for: GpuClass | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -159,7 +162,7 @@ class Lost:
 class Refused:
     """The worker cannot be had as things are set up, however long one waits; `error` says what to change."""
 
-    error: PlacementError
+    error: PlacementError | EnvironmentFailed
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lancegpu_sql.workers.calls import CERTIFICATE_VARIABLE, KEY_VARIABLE, ORPHAN_VARIABLE, TOKEN_VARIABLE
 from lancegpu_sql.workers.ending import run_to_end
+from lancegpu_sql.workers.entering import enter_environment
 from lancegpu_sql.workers.owner import Hearing, end_with_owner
 
 _USAGE = "usage: python -m lancegpu_sql.workers (--socket PATH | --listen HOST:PORT)\n"
@@ -26,6 +27,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2 or arguments[0] not in ("--socket", "--listen"):
         sys.stderr.write(_USAGE)
         return 2
+    enter_environment(arguments)
     # Not left in the environment: user code and what it starts have no business with it.
     token = os.environ.pop(TOKEN_VARIABLE, "")
     certificate, key = os.environ.pop(CERTIFICATE_VARIABLE, ""), os.environ.pop(KEY_VARIABLE, "")

@@ -156,15 +156,12 @@ class Worker:
 
     def _prepare(self, placement: Placement, listener: Listener, interrupted: Callable[[], bool]) -> None:
         """Have the Function's environment made, and look for its secrets, before a device is asked for."""
-        load = self.need.load
         try:
             read_secrets(self.need.secrets)
             if self.need.environment is not None:
-                placement.prepare(self.need.environment, listener, interrupted)
+                placement.prepare(self.need.request(self.need.gpu_class), listener, interrupted)
         except EnvironmentFailed as exc:
-            exc.facts.update(function=load.function, version=load.version)
-            message = f"{load.function} version {load.version} cannot run. {exc.message}"
-            raise EnvironmentFailed(message, **exc.facts) from exc
+            raise self._cannot_run(exc) from exc
 
     def _note(self, word: Word) -> None:
         """Take an event from the placement's thread."""
@@ -186,6 +183,8 @@ class Worker:
                     return ready
                 case Lost() as lost:
                     raise self._loss(lost, "before it was ready")
+                case Refused(EnvironmentFailed() as error):
+                    raise self._cannot_run(error) from error
                 case Refused(error):
                     raise error
                 case Wanted() | LoadReport() | LanceGpuError():
@@ -238,6 +237,11 @@ class Worker:
             event = self._asking.handle(told)
             if event is not None:
                 return event
+
+    def _cannot_run(self, error: EnvironmentFailed) -> EnvironmentFailed:
+        load = self.need.load
+        facts = {**error.facts, "function": load.function, "version": load.version}
+        return EnvironmentFailed(f"{load.function} version {load.version} cannot run. {error.message}", **facts)
 
     def _loss(self, lost: Lost, when: str) -> WorkerLost:
         load = self.need.load

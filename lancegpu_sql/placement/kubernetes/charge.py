@@ -17,6 +17,7 @@ from lancegpu_sql.placement.kubernetes.lifecycle import PodStory
 from lancegpu_sql.placement.kubernetes.manifest import claim_template, worker_pod
 from lancegpu_sql.placement.kubernetes.marks import ASKED_LABEL, Mark, Marks, annotations_of, asked_text
 from lancegpu_sql.placement.kubernetes.names import QUEUE_LABEL, worker_name
+from lancegpu_sql.placement.kubernetes.preparing import LOCK_VOLUME
 from lancegpu_sql.placement.kubernetes.views import PodView
 from lancegpu_sql.placement.request import WorkerRequest
 
@@ -34,6 +35,8 @@ class Charge:
     """Its manifest, until it was made."""
     shape: str
     token: str = field(default_factory=lambda: os.urandom(32).hex(), repr=False)
+    lock: str | None = field(default=None, repr=False)
+    """The packages of its environment, where it has its own."""
     uid: str = ""
     view: PodView | None = None
     story: PodStory = field(default_factory=PodStory)
@@ -85,7 +88,8 @@ def charge_for(
     if template is not None:
         template["metadata"]["labels"][PLACEMENT_LABEL] = placement
     marks = Marks(Mark(request.job_id, request.owner, request.asked_at), annotations_of(request.gpu_class))
-    return Charge(name, body, shape_of(body), marks=marks, template=template)
+    lock = None if request.environment is None else request.environment.lock
+    return Charge(name, body, shape_of(body), marks=marks, template=template, lock=lock)
 
 
 def shape_of(body: dict[str, Any]) -> str:
@@ -94,7 +98,10 @@ def shape_of(body: dict[str, Any]) -> str:
     for container in spec["containers"]:
         for variable in container.get("env", ()):
             secret = variable.get("valueFrom", {}).get("secretKeyRef")
-            if secret is not None:
-                secret["name"] = ""
+            if secret is not None and variable["name"].startswith("LANCEGPU_WORKER_"):
+                secret["name"] = ""  # the pod's own; a Function's may not be another's
+    for volume in spec.get("volumes", ()):
+        if volume["name"] == LOCK_VOLUME:
+            volume["secret"]["secretName"] = ""
     queue = body["metadata"].get("labels", {}).get(QUEUE_LABEL)
     return hashlib.sha256(json.dumps([spec, queue], sort_keys=True).encode()).hexdigest()

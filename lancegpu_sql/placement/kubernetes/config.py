@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.placement.cpu_ladder import CpuRung, check_cpu_ladder, parse_cpu_ladder, rung_named
-from lancegpu_sql.placement.images import parse_image
+from lancegpu_sql.placement.images import check_rule, parse_image
 from lancegpu_sql.settings import Settings
 
 GPU_NODE_LABELS = (
@@ -59,6 +59,10 @@ class KubernetesConfig:
         The sizes of CPU workers, smallest first.
     cpu_node_selector
         The nodes of CPU workers.
+    cpu_allowed_images
+        What an image may be that a CPU Function names; None allows any.
+    environment_builds
+        Whether packages without a wheel may be built for a Function's environment.
     gpu_node_labels
         CPU workers stay off nodes that carry one of these labels.
     request_timeout_seconds, queries_per_second, query_burst
@@ -85,6 +89,8 @@ class KubernetesConfig:
     cpu_rungs: tuple[CpuRung, ...] = DEFAULT_CPU_RUNGS
     cpu_node_selector: Mapping[str, str] = field(default_factory=dict)
     gpu_node_labels: tuple[str, ...] = GPU_NODE_LABELS
+    cpu_allowed_images: tuple[str, ...] | None = None
+    environment_builds: bool = False
     request_timeout_seconds: float = 30.0
     queries_per_second: float = 20.0
     query_burst: int = 40
@@ -107,6 +113,11 @@ class KubernetesConfig:
                 "in_cluster=True uses the pod's own service account: leave context and kubeconfig out."
             )
         check_cpu_ladder(self.cpu_rungs)
+        for rule in self.cpu_allowed_images or ():
+            try:
+                check_rule(rule)
+            except ValueError as exc:
+                raise InvalidPlacement(str(exc)) from exc
         for name in (
             "orphan_seconds",
             "termination_grace_seconds",
@@ -131,6 +142,7 @@ def options_of(settings: Settings) -> dict[str, Any]:
         A text that is not written as it should be.
     """
     marks = settings.kubernetes_gpu_node_labels
+    images = settings.kubernetes_cpu_allowed_images
     return {
         "context": settings.kubernetes_context,
         "image": settings.kubernetes_image,
@@ -141,6 +153,8 @@ def options_of(settings: Settings) -> dict[str, Any]:
         "image_pull_grace_seconds": settings.kubernetes_image_pull_grace_seconds,
         "cpu_rungs": parse_cpu_ladder(settings.kubernetes_cpu_ladder),
         "cpu_node_selector": _labels(settings.kubernetes_cpu_node_selector or ""),
+        "cpu_allowed_images": None if images is None else tuple(_parts(images)),
+        "environment_builds": settings.environment_builds,
         "gpu_node_labels": GPU_NODE_LABELS if marks is None else tuple(_parts(marks)),
     }
 

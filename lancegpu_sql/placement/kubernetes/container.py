@@ -8,10 +8,12 @@ from typing import Any
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.functions.options import is_placement_variable
+from lancegpu_sql.functions.secret_sources import kubernetes_sources
 from lancegpu_sql.placement.cpu_ladder import CpuRung
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.images import is_allowed
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
+from lancegpu_sql.placement.kubernetes.preparing import lock_volume, place_of_environment
 from lancegpu_sql.placement.pod_fields import SCRATCH_PATH, SCRATCH_VOLUME, SHM_PATH, SHM_VOLUME
 from lancegpu_sql.placement.pod_security import CONTAINER_SECURITY, WORKER_CONTAINER
 from lancegpu_sql.placement.request import WorkerRequest
@@ -46,10 +48,11 @@ def container(
     InvalidPlacement
         There is no image, it is not allowed, or shared devices are asked for by more than one.
     """
-    mounted = request.gpu_class.volumes if request.gpu_class else ()
+    mounting = request.gpu_class or request.prepared_for
+    mounted = mounting.volumes if mounting else ()
     return {
         "name": WORKER_CONTAINER,
-        "image": _image(request.gpu_class, config),
+        "image": _image(request, config),
         "command": [
             config.python,
             "-P",
@@ -71,34 +74,43 @@ def container(
     }
 
 
-def _image(gpu_class: GpuClass | None, config: KubernetesConfig) -> str:
-    if gpu_class is not None and gpu_class.image is not None:
+def _image(request: WorkerRequest, config: KubernetesConfig) -> str:
+    gpu_class = request.gpu_class or request.prepared_for
+    if request.image is None and gpu_class is not None and gpu_class.image is not None:
         return gpu_class.image
     of_class = "a CPU worker" if gpu_class is None else f"a worker of GPU class {gpu_class.name!r}"
-    if config.image is None:
+    image = request.image or config.image
+    if image is None:
         where = "" if gpu_class is None else "set image on the class, or "
         raise InvalidPlacement(f"{of_class} has no image: {where}give the placement one with image=…")
-    allowed = None if gpu_class is None else gpu_class.allowed_images
-    if allowed is not None and not is_allowed(config.image, allowed):
+    allowed = _cpu_images(request, config) if gpu_class is None else gpu_class.allowed_images
+    if allowed is not None and not is_allowed(image, allowed):
         raise InvalidPlacement(
-            f"{of_class} may not run the image {config.image!r}; the class allows "
+            f"{of_class} may not run the image {image!r}; {'the setting' if gpu_class is None else 'the class'} allows "
             f"{', '.join(allowed) or 'none but its own'}",
-            image=config.image,
+            image=image,
             allowed_images=allowed,
         )
-    return config.image
+    return image
+
+
+def _cpu_images(request: WorkerRequest, config: KubernetesConfig) -> tuple[str, ...] | None:
+    """Return what an image named by a CPU Function may be; the placement's own is always allowed."""
+    return None if request.image is None else config.cpu_allowed_images
 
 
 def _environment(request: WorkerRequest, config: KubernetesConfig, secret_name: str) -> list[dict[str, Any]]:
-    gpu_class = request.gpu_class
+    gpu_class, saying = request.gpu_class, request.gpu_class or request.prepared_for
     given = {name: value for name, value in request.env.items() if not is_placement_variable(name)}
+    given = {name: value for name, value in given.items() if name not in request.secrets}
     values = {
         **_CACHES,
         **dict.fromkeys(THREAD_VARIABLES, str(request.cpus)),
         **given,
-        **(gpu_class.env if gpu_class else {}),  # the operator's word is the last one
+        **(saying.env if saying else {}),  # the operator's word is the last one
         **_devices(gpu_class),
         "LANCEGPU_WORKER_ORPHAN_SECONDS": f"{config.orphan_seconds:g}",
+        **(place_of_environment() if request.environment is not None else {}),
     }
     from_secret = {
         "LANCEGPU_WORKER_TOKEN": "token",
@@ -109,6 +121,10 @@ def _environment(request: WorkerRequest, config: KubernetesConfig, secret_name: 
         *(
             {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret_name, "key": key}}}
             for variable, key in from_secret.items()
+        ),
+        *(
+            {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+            for variable, (secret, key) in kubernetes_sources(request.secrets).items()
         ),
         # Kubernetes replaces $(NAME) in values, the token's name too, and reads $$ as one $.
         *({"name": variable, "value": value.replace("$", "$$")} for variable, value in values.items()),
@@ -155,8 +171,9 @@ def _sizes(gpu_class: GpuClass) -> dict[str, str]:
     return {name: _bytes(size) for name, size in sizes.items() if size is not None}
 
 
-def volumes(gpu_class: GpuClass | None) -> list[dict[str, Any]]:
-    """Return the volumes that the container mounts."""
+def volumes(request: WorkerRequest, secret_name: str) -> list[dict[str, Any]]:
+    """Return the volumes that the pod's containers mount."""
+    gpu_class, mounting = request.gpu_class, request.gpu_class or request.prepared_for
     scratch, shared, memory = (
         (None, None, None)
         if gpu_class is None
@@ -166,7 +183,8 @@ def volumes(gpu_class: GpuClass | None) -> list[dict[str, Any]]:
     return [
         {"name": SCRATCH_VOLUME, "emptyDir": {} if scratch is None else {"sizeLimit": _bytes(scratch)}},
         {"name": SHM_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": _bytes(shared)}},
-        *({"name": volume.name, **volume.source} for volume in (gpu_class.volumes if gpu_class else ())),
+        *({"name": volume.name, **volume.source} for volume in (mounting.volumes if mounting else ())),
+        *([lock_volume(secret_name)] if request.environment is not None else ()),
     ]
 
 

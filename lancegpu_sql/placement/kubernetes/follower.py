@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
-from lancegpu_sql.errors import InvalidPlacement, PlacementError
+from lancegpu_sql.errors import EnvironmentFailed, InvalidPlacement, PlacementError
 from lancegpu_sql.placement.kubernetes.charge import Charge
 from lancegpu_sql.placement.kubernetes.fairness import Stage
-from lancegpu_sql.placement.kubernetes.lifecycle import LOADING, Leaving, Running, Unplaced
+from lancegpu_sql.placement.kubernetes.lifecycle import LOADING, Ending, Leaving, Running, Unplaced
 from lancegpu_sql.placement.kubernetes.lookout import Lookout
 from lancegpu_sql.placement.kubernetes.loop import Loop
 from lancegpu_sql.placement.kubernetes.opening import Opening
@@ -20,7 +20,7 @@ from lancegpu_sql.placement.kubernetes.sender import Sender
 from lancegpu_sql.placement.kubernetes.standings import scheduler_spoke
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.kubernetes.views import PodView
-from lancegpu_sql.placement.request import Lost, Refused, RequestState, Starting
+from lancegpu_sql.placement.request import Lost, Preparing, Refused, RequestState, Starting
 
 _SILENT_SCHEDULER_SECONDS = 2.0
 _STUCK_LOOK_SECONDS = 30.0
@@ -72,7 +72,7 @@ class Follower:
             match event:
                 case Unplaced():
                     self._unplaced(charge, ticket)
-                case Starting():
+                case Starting() | Preparing():
                     ticket = self._placed(charge, ticket)
                     ticket.tell(event)
                 case Running(pod_ip):
@@ -171,12 +171,15 @@ class Follower:
         if ticket is not None:
             self.give_up(ticket, error)
 
-    def give_up(self, ticket: KubernetesTicket, error: PlacementError) -> None:
+    def give_up(self, ticket: KubernetesTicket, error: PlacementError | EnvironmentFailed) -> None:
         """Tell a request that its worker cannot be had."""
         self._forget(ticket)
         ticket.tell(Refused(error))
 
     def _lose(self, ticket: KubernetesTicket, lost: Lost) -> None:
+        if ticket.charge.story.ending is Ending.ENVIRONMENT:
+            self.give_up(ticket, EnvironmentFailed(lost.message, owner="environment", said=lost.message))
+            return
         if self._replacing.takes_over(ticket, lost):
             return
         self._forget(ticket)

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from lancegpu_sql.functions.environment_maker import EXIT_FAILED
+from lancegpu_sql.placement.kubernetes.preparing import ENVIRONMENT_CONTAINER
 from lancegpu_sql.placement.kubernetes.views import ContainerView, EventView, NodeView, PodView
 from lancegpu_sql.placement.pod_security import WORKER_CONTAINER
-from lancegpu_sql.placement.request import Lost, LostCause, Starting
+from lancegpu_sql.placement.request import Lost, LostCause, Preparing, Starting
 
 IMAGE_REASONS = frozenset(
     {
@@ -55,6 +57,7 @@ class Ending(StrEnum):
     CRASHED = "crashed"
     DEVICE_FAILED = "device_failed"
     REFUSED = "refused"
+    ENVIRONMENT = "environment"
     STUCK = "stuck"
     DELETED = "deleted"
 
@@ -82,7 +85,7 @@ class Leaving:
     until: datetime | None
 
 
-PodEvent = Unplaced | Starting | Running | Leaving | Lost
+PodEvent = Unplaced | Preparing | Starting | Running | Leaving | Lost
 
 # The reasons of the condition DisruptionTarget (API documentation of pods, "Pod disruption conditions").
 _DISRUPTIONS: dict[str, tuple[Ending, str]] = {
@@ -183,6 +186,8 @@ class PodStory:
         if pod is None:
             return self._lose(*self._how_it_went())
         self.last = pod
+        if (words := _environment_failed(pod)) is not None:
+            return self._lose(Ending.ENVIRONMENT, "exit", words)
         if pod.ended or _main_terminated(pod) is not None:
             return self._lose(*_how_it_failed(pod))
         if pod.delete_by is not None:
@@ -226,6 +231,8 @@ def _standing(pod: PodView, events: Sequence[EventView]) -> PodEvent:
         return Unplaced()
     if held_up(pod) is not None:
         return Unplaced(held_up=True)
+    if any(one.name == ENVIRONMENT_CONTAINER and one.init and one.state == "running" for one in pod.containers):
+        return Preparing(f"Installing the packages of the Function in {_who(pod)}")
     running = any(one.state == "running" for one in _mains(pod))
     if running and pod.pod_ip:
         return Running(pod.pod_ip)
@@ -258,6 +265,8 @@ def _how_it_failed(pod: PodView) -> tuple[Ending, LostCause, str]:
     if pod.delete_by is not None:
         return Ending.DELETED, "unreachable", f"{_who(pod)} was deleted by somebody else"
     if dead is None:
+        dead = next((one for one in pod.containers if one.init and one.exit_code), None)
+    if dead is None:
         why = f" ({pod.reason})" if pod.reason else ""
         return Ending.CRASHED, "exit", f"{_who(pod)} ended{why}{_quoted(pod.message)}"
     return _crash(pod, dead)
@@ -288,6 +297,19 @@ def _crash(pod: PodView, dead: ContainerView) -> tuple[Ending, LostCause, str]:
         wrong = "could not be started: is there the worker's Python, with this package, in its image?"
         return Ending.CRASHED, "exit", f"{_who(pod)} {wrong}{_quoted(dead.message)}"
     return Ending.CRASHED, "exit", f"{_who(pod)} ended with exit code {code}{_quoted(dead.message)}"
+
+
+def _environment_failed(pod: PodView) -> str | None:
+    """Return what was said where the Function's environment cannot be made, however often one tries."""
+    for one in pod.containers:
+        if (
+            one.init
+            and one.name == ENVIRONMENT_CONTAINER
+            and one.state == "terminated"
+            and one.exit_code == EXIT_FAILED
+        ):
+            return one.message.strip() or f"its environment could not be made by {_who(pod)}"
+    return None
 
 
 def _mains(pod: PodView) -> list[ContainerView]:

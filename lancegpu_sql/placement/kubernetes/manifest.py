@@ -19,6 +19,7 @@ from lancegpu_sql.placement.kubernetes.names import (
     label_value,
     worker_labels,
 )
+from lancegpu_sql.placement.kubernetes.preparing import LOCK_KEY, preparing_container
 from lancegpu_sql.placement.merge_patch import merged
 from lancegpu_sql.placement.pod_security import POD_SECURITY
 from lancegpu_sql.placement.request import WorkerRequest
@@ -65,18 +66,21 @@ def worker_pod(
         There is no image, it is not allowed, or shared devices are asked for by more than one.
     """
     gpu_class = request.gpu_class
+    worker = container(request, config, secret_name, rung)
+    first = [preparing_container(request, config, worker)] if request.environment is not None else []
     pod: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": _metadata(request, config, name, owner, database),
         "spec": {
             **deepcopy(dict(POD_SECURITY)),
-            **_scheduling(gpu_class, config),
+            **_scheduling(request, config),
             "restartPolicy": "Never",
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": _grace_seconds(gpu_class, config),
-            "containers": [container(request, config, secret_name, rung)],
-            "volumes": volumes(gpu_class),
+            **({"initContainers": first} if first else {}),
+            "containers": [worker],
+            "volumes": volumes(request, secret_name),
         },
     }
     if gpu_class is None:
@@ -96,15 +100,21 @@ def worker_secret(
     key_pem: str,
     owner: Mapping[str, Any] | None,
     labels: Mapping[str, str],
+    lock: str | None = None,
 ) -> dict[str, Any]:
-    """Return the Secret that a worker's pod reads its environment from."""
+    """Return the Secret that a worker's pod reads its environment from, and the lock of its packages, where it has its own."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": name, "labels": dict(labels), **_owned_by(owner)},
         "type": "Opaque",
         "immutable": True,
-        "stringData": {"token": token, "certificate": certificate_pem, "key": key_pem},
+        "stringData": {
+            "token": token,
+            "certificate": certificate_pem,
+            "key": key_pem,
+            **({} if lock is None else {LOCK_KEY: lock}),
+        },
     }
 
 
@@ -166,12 +176,15 @@ def _owned_by(owner: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"ownerReferences": [{**reference, "controller": True}]}
 
 
-def _scheduling(gpu_class: GpuClass | None, config: KubernetesConfig) -> dict[str, Any]:
+def _scheduling(request: WorkerRequest, config: KubernetesConfig) -> dict[str, Any]:
+    gpu_class = request.gpu_class
     if gpu_class is None:
+        pulled_for = request.prepared_for.image_pull_secrets if request.prepared_for else ()
         spec: dict[str, Any] = {
             "nodeSelector": dict(config.cpu_node_selector),
             "affinity": _keep_off(config.gpu_node_labels),
             "serviceAccountName": config.service_account,
+            "imagePullSecrets": [{"name": name} for name in pulled_for],
         }
     else:
         tolerations = [one.model_dump(by_alias=True, exclude_none=True) for one in gpu_class.tolerations]

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lancegpu_sql.placement.interface import CLOSE_GRACE_SECONDS, Listener
@@ -14,13 +15,13 @@ from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.client import ClusterClient
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.dispatch import Dispatch
+from lancegpu_sql.placement.kubernetes.prepared import prepare_on_cpu
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.request import RequestState, WorkerRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lancegpu_sql.functions.environment import Environment
     from lancegpu_sql.placement.cpu_ladder import CpuRung
     from lancegpu_sql.placement.gpu_class import GpuClass
 
@@ -52,6 +53,7 @@ class KubernetesPlacement:
         self._dispatch: Dispatch | None = None
         self._process_id = os.getpid()
         self._closed = False
+        self._prepared: set[tuple[str, str]] = set()
 
     @property
     def cpu_ladder(self) -> tuple[CpuRung, ...]:
@@ -63,8 +65,22 @@ class KubernetesPlacement:
         with self._lock:
             self._database = self._database or database
 
-    def prepare(self, environment: Environment, listener: Listener, interrupted: Callable[[], bool]) -> None:
-        """Make nothing: a worker's pod makes its environment when it starts."""
+    def prepare(self, request: WorkerRequest, listener: Listener, interrupted: Callable[[], bool]) -> None:
+        """Make an environment in a pod without GPU, where the class allows that; see `Placement.prepare`.
+
+        Otherwise the worker's own pod makes it, when it has its GPU.
+        """
+        gpu_class, environment = request.gpu_class, request.environment
+        if environment is None or gpu_class is None or not gpu_class.environment_on_cpu:
+            return
+        made = (gpu_class.name, environment.digest)
+        if made in self._prepared:
+            return
+        asked = replace(
+            request, request_id=uuid.uuid4().hex, gpu_class=None, gpus=0, queue=None, prepared_for=gpu_class
+        )
+        prepare_on_cpu(self, asked, listener, interrupted)
+        self._prepared.add(made)
 
     def ask(self, request: WorkerRequest, listener: Listener) -> KubernetesTicket:
         """Ask for one worker and return at once; see `Placement.ask`.

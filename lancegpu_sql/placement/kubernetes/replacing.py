@@ -25,7 +25,7 @@ _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 60.0
 
 # What is no fault of the worker's own: memory and crashes are told, and judged by who asked.
-_REPLACED = frozenset(Ending) - {Ending.MEMORY, Ending.CRASHED}
+_REPLACED = frozenset(Ending) - {Ending.MEMORY, Ending.CRASHED, Ending.ENVIRONMENT}
 
 
 def pause_seconds(mishaps: int) -> float:

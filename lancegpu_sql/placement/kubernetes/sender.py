@@ -215,6 +215,7 @@ class Sender:
             key_pem=issued.key_pem,
             owner=owner,
             labels=self._household.labels,
+            lock=charge.lock,
         )
 
     def _tell_to_end(self, charge: Charge, grace_seconds: float, until: float) -> bool:

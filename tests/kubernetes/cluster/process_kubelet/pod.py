@@ -69,6 +69,7 @@ class PodRun:
         spec = pod["spec"]
         self._restarts: str = spec.get("restartPolicy", "Always")
         self._first = [Container(one, self.log(one["name"])) for one in spec.get("initContainers", ())]
+        self._first_told = tuple(self._first)
         self._containers = [Container(one, self.log(one["name"])) for one in spec["containers"]]
         self._devices: Devices = {}
         self._started_at = status.now()
@@ -277,6 +278,7 @@ class PodRun:
         told = status.document(
             phase=self._phase(),
             containers=[container.document() for container in self._containers],
+            first=[container.document() for container in self._first_told],
             started_at=self._started_at,
             pod_ip=self._host.address_told(self.ip),
             since=self._since,

@@ -37,6 +37,7 @@ def document(
     *,
     phase: str,
     containers: Sequence[Document],
+    first: Sequence[Document] = (),
     started_at: str,
     pod_ip: str | None,
     since: dict[str, tuple[str, str]],
@@ -68,6 +69,7 @@ def document(
         "hostIP": HOST_IP,
         "podIP": pod_ip,
         "podIPs": [{"ip": pod_ip}] if pod_ip else None,
+        "initContainerStatuses": list(first) or None,
         "containerStatuses": list(containers),
         "conditions": conditions,
     }

@@ -17,7 +17,7 @@ from lancegpu_sql.placement.kubernetes.lifecycle import (
 )
 from lancegpu_sql.placement.kubernetes.views import event_view, node_view, pod_view
 from lancegpu_sql.placement.merge_patch import merged
-from lancegpu_sql.placement.request import Lost, Starting
+from lancegpu_sql.placement.request import Lost, Preparing, Starting
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 POD = {
@@ -231,3 +231,27 @@ def test_a_pod_that_kueue_ends_says_so() -> None:
     story, told = seen(RUNNING, merged(RUNNING, leaving))
     assert story.ending is Ending.PREEMPTED
     assert "by Kueue, which took its quota back (WorkloadEvicted)" in told[-1].message
+
+
+def environment(state: dict[str, Any], phase: str = "Pending") -> Any:
+    waiting = [{"name": "worker", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    first = [{"name": "environment", "state": state}]
+    return merged(POD, {"status": {"phase": phase, "initContainerStatuses": first, "containerStatuses": waiting}})
+
+
+def test_the_making_of_an_environment_is_told_before_the_start_of_the_worker() -> None:
+    _, told = seen(environment({"running": {}}), environment({"terminated": {"exitCode": 0}}), RUNNING)
+    assert [type(event) for event in told] == [Preparing, Starting, Running]
+
+
+def test_an_environment_that_cannot_be_made_is_told_in_the_installers_words() -> None:
+    failed = {"terminated": {"exitCode": 69, "message": "no such package\n" * 40}}
+    story, told = seen(environment(failed, "Failed"))
+    assert story.ending is Ending.ENVIRONMENT
+    assert told == [Lost("exit", ("no such package\n" * 40).strip())]
+
+
+def test_a_container_before_the_worker_that_was_killed_is_a_loss_like_any_other() -> None:
+    story, told = seen(environment({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, "Failed"))
+    assert story.ending is Ending.CRASHED
+    assert "SIGKILL" in str(told)

@@ -19,6 +19,7 @@ from lancegpu_sql.maintenance.request import LeftOverResult, told
 from lancegpu_sql.maintenance.steps import Step, Wanted, spell
 from lancegpu_sql.refresh.lock import lock_if_free, lock_name
 from lancegpu_sql.refresh.need import Resources
+from lancegpu_sql.refresh.places import COPIES, column_of
 from lancegpu_sql.refresh.views.results import ResultStore
 from lancegpu_sql.tables import TableStore
 from lancegpu_sql.tables.folders import folders_on_their_way
@@ -41,10 +42,11 @@ class Stray:
 
 @dataclass(frozen=True)
 class LeftOver:
-    """What there is: folders and files, and checkpoints of columns that no table has."""
+    """What there is: folders and files, checkpoints of columns that no table has, and copies of such in an object store."""
 
     strays: tuple[Stray, ...] = ()
     checkpoints: tuple[Checkpoints, ...] = ()
+    copies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,12 +55,13 @@ class LeftOverPlan:
 
     paths: tuple[Path, ...]
     checkpoints: tuple[Checkpoints, ...]
+    copies: tuple[str, ...]
     told: tuple[Step, ...]
 
     @property
     def nothing(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.paths or self.checkpoints)
+        return not (self.paths or self.checkpoints or self.copies)
 
 
 def plan_left_over(found: LeftOver, wanted: Wanted, now: datetime) -> LeftOverPlan:
@@ -85,7 +88,10 @@ def plan_left_over(found: LeftOver, wanted: Wanted, now: datetime) -> LeftOverPl
             steps.append(Step(action, what, len(old), size_bytes, reason))
             going += old
     checkpoints, of_checkpoints = plan_checkpoints(found.checkpoints, wanted, now)
-    return LeftOverPlan(tuple(one.path for one in going), checkpoints, (*steps, *of_checkpoints))
+    if found.copies:
+        reason = "no table has the column any more for which they were computed"
+        steps.append(Step("remove checkpoints", "copies in the object store", len(found.copies), None, reason))
+    return LeftOverPlan(tuple(one.path for one in going), checkpoints, found.copies, (*steps, *of_checkpoints))
 
 
 def look_for_left_over(tables: TableStore, catalog: Catalog, folder: Path) -> LeftOver:
@@ -97,9 +103,11 @@ def look_for_left_over(tables: TableStore, catalog: Catalog, folder: Path) -> Le
     strays += _strays("unfinished results", store.unfinished())
     strays += _strays("results", store.of_others({version.digest for version in catalog.functions()}))
     kept = [one for one in sorted((folder / "checkpoints").glob("*")) if one.is_dir()]
-    known = _columns(tables) if kept else set()
+    # Looked at before the columns: what was computed for one that was declared since is not among them.
+    copies = tables.beside.names(COPIES) if tables.beside is not None else []
+    known = _columns(tables) if kept or copies else set()
     checkpoints = [one for at in kept if at.name not in known for one in checkpoints_in(at, catalog)]
-    return LeftOver(tuple(strays), tuple(checkpoints))
+    return LeftOver(tuple(strays), tuple(checkpoints), tuple(one for one in copies if column_of(one) not in known))
 
 
 def explain_left_over(resources: Resources, wanted: Wanted) -> LeftOverResult:
@@ -127,6 +135,9 @@ def remove_left_over(resources: Resources, wanted: Wanted) -> LeftOverResult:
             if held and one.lock not in _columns(resources.tables):
                 remove_checkpoints(one)
                 removed, bytes_removed = removed + 1, bytes_removed + one.size_bytes
+    if plan.copies and resources.tables.beside is not None:
+        resources.tables.beside.forget(plan.copies)
+        removed += len(plan.copies)
     return LeftOverResult(removed=removed, bytes_removed=bytes_removed, steps=told(plan.told))
 
 

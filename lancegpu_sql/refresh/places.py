@@ -17,6 +17,14 @@ from lancegpu_sql.tables.beside import Beside
 
 FORCED_SUFFIX = ".where"
 
+COPIES = "checkpoints"
+"""Below which the copies stand, beside the tables in the object store; their names go on as those of the files."""
+
+
+def column_of(copy: str) -> str:
+    """Return what stands for the column in the name of a copy, as `lock_name` gives it."""
+    return copy.removeprefix(f"{COPIES}/").partition("/")[0]
+
 
 @dataclass(frozen=True)
 class CheckpointPlaces:

@@ -106,6 +106,7 @@ def test_tables_functions_columns_and_views_work_as_in_a_folder(shop: Shop) -> N
             {"key": 1, "y": 1000, "z": 10_000},
             {"key": 3, "y": 30, "z": 300},
         ]
+        assert db.open_table("t").optimize().versions_removed >= 0
         assert db.table_names() == ["t", "v"]
         db.sql("DROP MATERIALIZED VIEW v")
         db.sql("DROP TABLE t")
@@ -222,6 +223,21 @@ def test_what_one_host_computed_another_publishes(shop: Shop, way: FaultyWay) ->
     assert not shop.calls.take()
     left = object_session(shop.uri, shop.server.options()).list(".lancegpu/checkpoints")
     assert left == []
+
+
+def test_what_was_computed_for_a_column_that_is_gone_goes_too(shop: Shop, way: FaultyWay) -> None:
+    with shop.open("one", endpoint=way.endpoint) as db:
+        table = with_column(db, shop.calls)
+        refuse(way, 503, "SlowDown", part="/_versions/")
+        with pytest.raises(StorageError):
+            table.refresh_column("y")
+        refuse(way, 503, "SlowDown", part="nothing")
+        table.drop_columns(["y"])
+    session = object_session(shop.uri, shop.server.options())
+    assert session.list(".lancegpu/checkpoints")
+    with shop.open("two") as db:
+        db.remove_left_over()
+    assert session.list(".lancegpu/checkpoints") == []
 
 
 def test_a_store_that_fails_under_a_query_is_told_as_one(shop: Shop, way: FaultyWay) -> None:

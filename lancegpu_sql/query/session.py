@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from uuid import uuid4
 
 import duckdb
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
-from lancegpu_sql.errors import InvalidQuery
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.carriers import rows_of
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.function_query import FunctionQuery, read_tree
@@ -27,7 +28,7 @@ from lancegpu_sql.query.tables import QueryTables, Tables
 from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.inner_query import inner_query, inserted_query
 from lancegpu_sql.sql.missing_function import with_registered
-from lancegpu_sql.sql.names import fold
+from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.statements import split
 from lancegpu_sql.sql.statements.model import Describe, Explain, Query
 from lancegpu_sql.sql.versions import with_version_names
@@ -202,6 +203,35 @@ class QuerySession:
         with duckdb_errors():
             (statement,) = self._state.engine.extract_statements(text)
         return self._own.run(statement.type.name, statement.query, parameters, self.describe)
+
+    @contextmanager
+    def copied(self, columns: Mapping[str, str], source: str, table: str) -> Iterator[QueryResult]:
+        """What COPY puts into a table; DuckDB keeps it for as long as this context lasts.
+
+        Parameters
+        ----------
+        columns
+            Those that it fills, with their types.
+        source
+            What stands behind the columns of COPY: ``FROM 'file' (…)``.
+        table
+            What the table is called where something is wrong.
+
+        Raises
+        ------
+        InvalidQuery, StorageError
+            There is no such file, or its rows do not suit.
+        """
+        name = f"{table} {uuid4().hex}"
+        typed = ", ".join(f"{quote(column)} {kind}" for column, kind in columns.items())
+        self.run(f"CREATE TEMP TABLE {quote(name)} ({typed})")
+        try:
+            self.run(f"COPY {quote(name)} ({', '.join(map(quote, columns))})\n{source}")
+            yield self.query(f"FROM {quote(name)}")
+        except LanceGpuError as exc:
+            raise type(exc)(exc.message.replace(name, table), **exc.facts) from exc.__cause__
+        finally:
+            self.run(f"DROP TABLE {quote(name)}")
 
     def made(self) -> tuple[str, ...]:
         """The names of the tables and views that the user made in the session."""

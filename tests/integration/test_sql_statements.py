@@ -19,12 +19,14 @@ from lancegpu_sql.errors import (
     GpuClassNotFound,
     InUse,
     InvalidBinding,
+    InvalidData,
     InvalidFunction,
     InvalidInput,
     InvalidQuery,
     JobNotFound,
     LoadFailed,
     ParseError,
+    StorageError,
     TableNotFound,
 )
 
@@ -100,6 +102,38 @@ def test_a_table_that_is_there_is_kept_replaced_or_in_the_way(db: lg.Database):
     assert rows(db, "CREATE TABLE IF NOT EXISTS docs AS SELECT 1 AS one; SELECT count(*) FROM docs") == [(3,)]
     assert rows(db, "CREATE OR REPLACE TABLE docs AS SELECT id FROM docs; FROM docs ORDER BY id") == [(1,), (2,), (3,)]
     assert db.open_table("docs").list_versions()[0].version == 1
+
+
+def test_rows_of_a_file_are_copied_into_a_table(db: lg.Database, tmp_path: Path):
+    (tmp_path / "rows.csv").write_text('id|text\n7|\n8|"x|y"\n')
+    db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text))")
+    copied = f"FROM '{tmp_path}/rows.csv' (HEADER, DELIMITER '|')"
+    assert rows(db, f"COPY docs {copied}") == [(2,)]
+    assert rows(db, "SELECT id, text FROM docs WHERE id > 3 ORDER BY id") == [(7, None), (8, "x|y")]
+    db.sql(f"COPY (SELECT text AS a, id + 2 AS b FROM docs WHERE id > 6) TO '{tmp_path}/more.parquet'")
+    assert rows(db, f"COPY docs (text, id) FROM '{tmp_path}/more.parquet'") == [(2,)]
+    assert rows(db, "SELECT max(id), count(*) FROM docs") == [(10, 7)]
+    assert rows(db, "SHOW TABLES") == [("docs",)]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "told"),
+    [
+        ("COPY docs (text) FROM 'nowhere.csv'", InvalidData, "'id' cannot be null"),
+        ("COPY docs (id, nothing) FROM 'nowhere.csv'", ColumnNotFound, "nothing"),
+        ("COPY docs FROM 'nowhere.csv'", StorageError, "nowhere.csv"),
+        ("COPY nope FROM 'nowhere.csv'", TableNotFound, "docs"),
+        ("COPY docs (id)\n  FROM 'nowhere.csv' NOW", ParseError, "at line 2, column 22"),
+        ("EXPLAIN COPY docs FROM 'nowhere.csv'", InvalidQuery, "give it the query"),
+    ],
+)
+def test_what_cannot_be_copied_is_said_and_leaves_nothing(
+    db: lg.Database, text: str, error: type[Exception], told: str
+):
+    with pytest.raises(error, match=told):
+        db.sql(text)
+    assert rows(db, "SHOW TABLES") == [("docs",)]
+    assert db.open_table("docs").count_rows() == 3
 
 
 def test_tables_are_listed_described_and_dropped(db: lg.Database):

@@ -121,6 +121,7 @@ _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.CreateTable: tables.create,
     model.CreateTableAs: tables.create_as,
     model.Insert: tables.insert,
+    model.CopyFrom: tables.copy_from,
     model.DropTable: tables.drop,
     model.ShowTables: tables.show,
     model.Update: changing.update,

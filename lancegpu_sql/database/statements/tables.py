@@ -1,4 +1,4 @@
-"""CREATE TABLE, INSERT, DROP TABLE and SHOW TABLES carried out."""
+"""CREATE TABLE, INSERT, COPY FROM, DROP TABLE and SHOW TABLES carried out."""
 
 from __future__ import annotations
 
@@ -79,6 +79,25 @@ def insert(context: Context, statement: model.Insert) -> QueryResult:
     casts = [None if types[name] == kind else types[name] for name, kind in zip(names, result.types, strict=True)]
     with result.to_reader() as reader:
         counted = Counted(cast_rows(reader, names, casts))
+        changes.add(snapshot, counted.reader)
+    return context.count(counted.rows)
+
+
+@of_own_table
+def copy_from(context: Context, statement: model.CopyFrom) -> QueryResult:
+    """Add a file's rows to a table, as DuckDB reads them into one of these columns."""
+    snapshot = context.snapshot(statement.table)
+    types = context.column_types(snapshot)
+    names = [column_of(snapshot, name) for name in statement.columns] or list(types)
+    refuse_computed(snapshot, names)
+    _check_complete(snapshot, names)
+    columns = {name: types[name] or "VARCHAR" for name in names}
+    with (
+        context.told_of(f"\n{statement.source}", (statement.source,)),  # DuckDB's from the second line on
+        context.session.copied(columns, statement.source, snapshot.name) as result,
+        result.to_reader() as reader,
+    ):
+        counted = Counted(cast_rows(reader, names, [None] * len(names)))
         changes.add(snapshot, counted.reader)
     return context.count(counted.rows)
 

@@ -70,6 +70,9 @@ def _read(reader: Reader) -> Statement:
             return _engine(reader)
         reader.take()
         return _WRITES[word](reader, "")
+    if word == "COPY":
+        reader.take()
+        return writes.copy_from(reader) or _engine(reader)
     if word in _ENGINE:
         return _engine(reader)
     if word in _TRANSACTION:

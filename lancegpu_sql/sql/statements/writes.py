@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lancegpu_sql.sql.statements.model import Assignment, Delete, Insert, Merge, MergeAction, Statement, Update
+from lancegpu_sql.sql.statements.model import (
+    Assignment,
+    CopyFrom,
+    Delete,
+    Insert,
+    Merge,
+    MergeAction,
+    Statement,
+    Update,
+)
 from lancegpu_sql.sql.statements.reader import Reader
 
 _COLUMN = "the name of a column"
@@ -49,6 +58,20 @@ def insert(reader: Reader, with_list: str) -> Statement:
         query=query,
         query_parts=parts,
     )
+
+
+def copy_from(reader: Reader) -> Statement | None:
+    """Read what follows COPY, where it puts rows into a table; None where it does something else."""
+    if reader.sees("FROM") or not reader.peek().is_name:
+        return None
+    table = reader.table_name()
+    columns = _distinct_names(reader) if reader.sees_sign("(") and reader.peek(1).is_name else ()
+    if not reader.sees("FROM"):
+        return None
+    first = reader.at
+    reader.rest_words()
+    source = reader.text_between(first, reader.at)
+    return CopyFrom(text=reader.text, place=reader.start, table=table, columns=columns, source=source)
 
 
 def update(reader: Reader, with_list: str) -> Statement:

@@ -55,6 +55,7 @@ from lancegpu_sql.sql.statements.model.statement import (
 from lancegpu_sql.sql.statements.model.tables import (
     Assignment,
     ColumnDefinition,
+    CopyFrom,
     CreateTable,
     CreateTableAs,
     Delete,
@@ -84,6 +85,7 @@ __all__ = [
     "Assignment",
     "CancelJob",
     "ColumnDefinition",
+    "CopyFrom",
     "CreateFunction",
     "CreateFunctionFromFile",
     "CreateTable",

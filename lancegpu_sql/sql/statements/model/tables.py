@@ -52,6 +52,15 @@ class Insert(Statement):
     query_parts: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CopyFrom(Statement):
+    """COPY t [(column, …)] FROM 'file' (…); `source` is what stands from FROM on."""
+
+    table: Name
+    columns: tuple[str, ...]
+    source: str
+
+
 @dataclass(frozen=True)
 class Assignment:
     """column = expression; `expression` is None for DEFAULT."""

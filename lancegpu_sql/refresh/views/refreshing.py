@@ -221,10 +221,11 @@ class _ViewRefresh:
 
         def watch() -> None:
             kept_at = time.monotonic()
+            keep_seconds = min(_KEEP_SECONDS, self._resources.settings.part_target_seconds)
             while not over.wait(_LOOK_SECONDS):
                 if self._job.cancelled.is_set():
                     self._cancel_query()
-                if time.monotonic() - kept_at >= _KEEP_SECONDS:
+                if time.monotonic() - kept_at >= keep_seconds:
                     # A disk that is full is told when all is written at the end.
                     with suppress(StorageError):
                         self._functions.flush()

@@ -2,57 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+from disks import Disk, mounted
 from postgresql_server import PostgresqlServer
 from refresh_kit import Calls, by_key, noting, open_database, short_folder
-from skips import Skip
 
 from lancegpu_sql import col, function
 from lancegpu_sql.database import Database
 from lancegpu_sql.errors import CatalogError, StorageError
 
 READ = "SELECT key, twice(y) AS z FROM t ORDER BY key"
-
-
-class Disk:
-    """A disk that can be made read-only; `folder` holds the database `db`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def mount(self, *options: str) -> bool:
-        command = ["mount", "-t", "tmpfs", "-o", ",".join(["size=32m", *options]), "tmpfs", self.folder]
-        return subprocess.run(command, check=False, capture_output=True).returncode == 0
-
-    def lock(self) -> None:
-        subprocess.run(["mount", "-o", "remount,ro", self.folder], check=True)
-
-    def unmount(self) -> None:
-        subprocess.run(["umount", "--lazy", self.folder], check=True)
-
-    def content(self) -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in sorted(self.folder.rglob("*")) if path.is_file()}
-
-
-@contextmanager
-def mounted() -> Iterator[Disk]:
-    with short_folder() as folder:
-        disk = Disk(folder)
-        if os.geteuid() != 0 or not disk.mount():
-            pytest.skip(f"{Skip.NEEDS_ROOT}: it mounts a disk")
-        yield disk
-        disk.unmount()
 
 
 @pytest.fixture

@@ -81,6 +81,12 @@ def kinds(job: JobHandle) -> list[str]:
     return [event.kind for event in job.events()]
 
 
+def rows_kept(job: JobHandle) -> int:
+    """How many of the first rows are in checkpoints, as the job has told."""
+    told = [event.message.split()[0] for event in job.events() if event.kind == "part done"]
+    return max((int(rows.replace(",", "")) for rows in told), default=0)
+
+
 def test_a_job_left_to_an_agent_is_run_by_it(shop: Shop) -> None:
     table = shop.table()
     with AgentProcess(shop.folder) as agent:
@@ -141,12 +147,13 @@ def test_a_killed_agents_job_is_taken_over_at_once_and_goes_on_from_its_checkpoi
         owner = job.record.owner
         assert owner is not None
         holder, other = (first, second) if owner.pid == first.process.pid else (second, first)
+        kept = eventually(lambda: rows_kept(job))  # what the worker has computed may still be on its way
         holder.kill()
         job.wait(PATIENCE_SECONDS)
         assert job.record.owner is not None
         assert job.record.owner.pid == other.process.pid
     shop.check(table)
-    assert max(shop.calls.take()[key] for key in range(25)) == 1, "what was finished was computed again"
+    assert max(shop.calls.take()[key] for key in range(kept)) == 1, "what was finished was computed again"
 
 
 def test_an_agent_told_to_end_lets_the_call_in_flight_finish_and_gives_the_job_back(shop: Shop) -> None:

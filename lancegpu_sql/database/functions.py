@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,12 +17,16 @@ from lancegpu_sql.errors import InvalidFunction, InvalidInput, LoadFailed
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.binding import Bindable
 from lancegpu_sql.functions.decorator import Function
-from lancegpu_sql.functions.definition import as_function, define
+from lancegpu_sql.functions.definition import Definition, as_function, define
+from lancegpu_sql.functions.imports_needed import imports_needed, missing_here
 from lancegpu_sql.functions.inspection import inspect_file
 from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, checked_placement, known_options
+from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.functions.registry import RegisteredFunction
 from lancegpu_sql.functions.secret_sources import check_allowed
 from lancegpu_sql.placement.images import is_allowed, parse_image
+
+_log = logging.getLogger("lancegpu_sql.functions")
 
 
 def registration(
@@ -31,11 +36,8 @@ def registration(
     if isinstance(function, RegisteredFunction | FunctionVersion):
         raise _registered_already(services.catalog, function)
     checked = as_function(function, name, **options)
-    limits = limits_of(services.catalog)
     check_placement_here(services, checked.name, FunctionPlacement(**checked.options.placement()))
-    return checked.name, lambda: registry.register_definition(
-        services.catalog, limits, define(checked), services.environments.lock
-    )
+    return checked.name, lambda: register_definition(services, define(checked))
 
 
 def register_file(services: Services, path: str | os.PathLike[str], name: str | None) -> list[FunctionVersion]:
@@ -49,10 +51,25 @@ def register_file(services: Services, path: str | os.PathLike[str], name: str | 
     for definition in definitions:
         registry.check_gpu_class(limits, definition.version.name, definition.version.placement)
         check_placement_here(services, definition.version.name, definition.version.placement)
-    return [
-        registry.register_definition(services.catalog, limits, definition, services.environments.lock)
-        for definition in definitions
-    ]
+    return [register_definition(services, definition) for definition in definitions]
+
+
+def register_definition(services: Services, definition: Definition) -> FunctionVersion:
+    """Register what was defined; say where it imports what workers with this process's packages do not have."""
+    version = definition.version
+    if not definition.needs_lock and services.settings.kubernetes_namespace is None:
+        packed = Payload.from_bytes(definition.payload)
+        missing = missing_here(imports_needed(packed), packed.search_path)
+        if missing:
+            _log.warning(
+                "%s imports %s, which there is not on this machine: install it where its workers run, name its package in "
+                "pip=(...), or its module in code=(...).",
+                version.name,
+                ", ".join(missing),
+            )
+    return registry.register_definition(
+        services.catalog, limits_of(services.catalog), definition, services.environments.lock
+    )
 
 
 def registered(services: Services, function: Bindable | FunctionVersion) -> FunctionVersion:

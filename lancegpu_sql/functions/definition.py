@@ -14,13 +14,16 @@ from lancegpu_sql.catalog.models import (
     InitParameter,
     Parameter,
 )
+from lancegpu_sql.errors import InvalidFunction
 from lancegpu_sql.functions.arrow_types import format_type
 from lancegpu_sql.functions.decorator import Function
-from lancegpu_sql.functions.environment import own_python_version
+from lancegpu_sql.functions.environment import own_python_version, packages_of
 from lancegpu_sql.functions.identity import digest_of, locked_digest
+from lancegpu_sql.functions.imports_needed import imports_needed, missing_in_lock, outside
 from lancegpu_sql.functions.local_modules import LocalModules, local_modules
 from lancegpu_sql.functions.options import FunctionOptions, known_options
 from lancegpu_sql.functions.packaging import pack
+from lancegpu_sql.functions.payload import Payload
 
 
 def as_function(target: Function | Callable[..., Any], name: str | None = None, **options: Any) -> Function:
@@ -57,12 +60,29 @@ class Definition:
         return bool(environment.pip) or self.version.python_version != own_python_version()
 
     def locked(self, lock: str) -> Definition:
-        """Give the same with its packages resolved."""
+        """Give the same with its packages resolved.
+
+        Raises
+        ------
+        InvalidFunction
+            It imports a module of a package that is not among them.
+        """
         environment = self.version.environment
         assert environment is not None
+        packed = Payload.from_bytes(self.payload)
+        needed, name = imports_needed(packed), self.version.name
+        for module, package in missing_in_lock(needed, packed.search_path, packages_of(lock)).items():
+            raise InvalidFunction(
+                f"{name} imports {module}, which its workers will not have: they have the packages that it asks for and no "
+                f"others. Add {package!r} to pip, which has {module} here.",
+                function=name,
+                module=module,
+            )
         changes = {
             "digest": locked_digest(environment.content_digest, lock),
-            "environment": environment.model_copy(update={"lock": lock}),
+            "environment": environment.model_copy(
+                update={"lock": lock, "imports": outside(needed, packed.search_path)}
+            ),
         }
         return Definition(self.version.model_copy(update=changes), self.payload)
 

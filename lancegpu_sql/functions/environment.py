@@ -8,7 +8,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -35,10 +35,13 @@ class Environment:
         Such as ``3.11``.
     lock
         What is installed, as pip reads it: a version and the hashes of each package.
+    imports
+        Modules that must be among them.
     """
 
     python_version: str
     lock: str
+    imports: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def digest(self) -> str:

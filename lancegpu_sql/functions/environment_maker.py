@@ -21,6 +21,7 @@ LOCK_VARIABLE = "LANCEGPU_WORKER_LOCK"
 """The file that holds the lock."""
 
 PYTHON_VARIABLE = "LANCEGPU_WORKER_PYTHON"
+IMPORTS_VARIABLE = "LANCEGPU_WORKER_IMPORTS"
 FOLDER_VARIABLE = "LANCEGPU_WORKER_ENVIRONMENTS"
 """Where environments are kept."""
 
@@ -42,14 +43,15 @@ def make(variables: Mapping[str, str]) -> None:
     ------
     EnvironmentFailed, StorageError
     """
-    environment = Environment(variables[PYTHON_VARIABLE], Path(variables[LOCK_VARIABLE]).read_text())
+    imports = tuple(variables.get(IMPORTS_VARIABLE, "").split())
+    environment = Environment(variables[PYTHON_VARIABLE], Path(variables[LOCK_VARIABLE]).read_text(), imports)
     folder = Path(variables[FOLDER_VARIABLE])
     # Beside the environments: packages are then linked, not copied.
     os.environ.setdefault("UV_CACHE_DIR", str(folder / "cache"))
     store = EnvironmentStore(folder, build_packages=bool(variables.get(BUILDS_VARIABLE)))
-    ready = store.find(environment)
-    if ready is None:
-        ready = store.make(environment)
+    is_new = store.find(environment) is None
+    ready = store.make(environment)
+    if is_new:
         # Workers may find the folder read-only, and could keep no compiled code.
         compileall.compile_dir(ready.folder / "lib", quiet=2)
     place = Path(variables[PLACE_VARIABLE])

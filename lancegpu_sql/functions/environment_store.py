@@ -21,6 +21,7 @@ from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.errors import Cancelled, EnvironmentFailed, StorageError
 from lancegpu_sql.functions import environment_uv
 from lancegpu_sql.functions.environment import Environment
+from lancegpu_sql.functions.imports_needed import missing_in
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def environment_of(version: FunctionVersion) -> Environment | None:
     """Return the environment that the workers of a Function version need; None where this program's own will do."""
     if version.environment is None or version.environment.lock is None:
         return None
-    return Environment(version.python_version, version.environment.lock)
+    return Environment(version.python_version, version.environment.lock, version.environment.imports)
 
 
 class EnvironmentStore:
@@ -111,14 +112,14 @@ class EnvironmentStore:
         Raises
         ------
         EnvironmentFailed
-            A package cannot be had, or there is no such Python.
+            A package cannot be had, there is no such Python, or the packages lack what the Function imports.
         StorageError
             The folder cannot be written to.
         Cancelled
             `interrupted` said so.
         """
         if (found := self._found(environment)) is not None:
-            return found
+            return _with_imports(found, environment)
         begun()
         try:
             make_folder(self.folder)
@@ -135,7 +136,7 @@ class EnvironmentStore:
                 f"The environment {self._place(environment)} was taken away while it was made; try again.",
                 owner="environment",
             )
-        return found
+        return _with_imports(found, environment)
 
     def _found(self, environment: Environment) -> ReadyEnvironment | None:
         try:
@@ -197,6 +198,24 @@ class EnvironmentStore:
             "LANCEGPU_ENVIRONMENT_FOLDER to another one",
             path=str(self.folder),
         )
+
+
+def _with_imports(ready: ReadyEnvironment, environment: Environment) -> ReadyEnvironment:
+    """Return an environment that has what the Function imports.
+
+    Raises
+    ------
+    EnvironmentFailed
+        It does not.
+    """
+    missing = missing_in(ready.folder, environment.imports)
+    if missing:
+        raise EnvironmentFailed(
+            f"It imports {', '.join(missing)}, which none of its packages has ({', '.join(sorted(environment.packages))}): name "
+            "in pip the package that does.",
+            owner="environment",
+        )
+    return ready
 
 
 @contextmanager

@@ -130,6 +130,30 @@ def test_sql_says_the_packages_and_describes_what_they_became(db: Database) -> N
     assert "lancegpu-greeting==1.0" in told["lock"]
 
 
+# What it imports.
+
+
+def test_a_package_of_this_process_that_was_forgotten_is_named_when_it_is_registered(db: Database) -> None:
+    source = "def pages(name):\n    import yaml\n    import lancegpu_greeting\n    return str(yaml.safe_load(name))"
+    with pytest.raises(InvalidFunction, match=r"pages imports yaml(?s:.)*Add 'pyyaml' to pip"):
+        db.sql(created("pages", source))
+
+
+def test_a_module_that_no_package_has_fails_the_job_before_a_worker_is_started(db: Database) -> None:
+    db.sql(created("pages", "def pages(name):\n    import lancegpu_nowhere\n    return name"))
+    with pytest.raises(EnvironmentFailed, match="imports lancegpu_nowhere, which none of its packages has"):
+        db.sql("SELECT pages(name) FROM people").fetchall()
+
+
+def test_a_module_that_this_machine_has_not_is_warned_of(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    db.sql(created("pages", "def pages(name):\n    import lancegpu_nowhere\n    return name", pip=""))
+    assert "pages imports lancegpu_nowhere, which there is not on this machine" in caplog.text
+
+
+def created(name: str, source: str, pip: str = "WITH (pip = 'lancegpu_greeting')") -> str:
+    return f"CREATE FUNCTION {name}(name utf8) RETURNS utf8 LANGUAGE python {pip} AS $$\n{source}\n$$"
+
+
 # The folder of environments.
 
 

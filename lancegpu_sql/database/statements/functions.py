@@ -10,10 +10,14 @@ from typing import Any
 import pyarrow as pa
 
 from lancegpu_sql.catalog.models import FunctionVersion
-from lancegpu_sql.database.functions import check_placement_here, drop_function, limits_of, own_frame
+from lancegpu_sql.database.functions import (
+    check_placement_here,
+    drop_function,
+    own_frame,
+    register_definition,
+)
 from lancegpu_sql.database.statements.context import Context, as_json
 from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, InvalidFunction, LoadFailed
-from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.definition import Definition
 from lancegpu_sql.functions.inspection import inspect_file
 from lancegpu_sql.functions.options import FunctionOptions, known_options
@@ -163,11 +167,9 @@ def _register(
             f"There is a Function {known.name!r}: write CREATE OR REPLACE FUNCTION to register another version of it.",
             name=known.name,
         )
-    catalog = context.services.catalog
-    lock = context.services.environments.lock
     defined = definition()
     check_placement_here(context.services, defined.version.name, defined.version.placement)
-    version = registry.register_definition(catalog, limits_of(catalog), defined, lock)
+    version = register_definition(context.services, defined)
     return context.rows(_SHOWN, [_row(version)])
 
 

@@ -49,6 +49,7 @@ def preparing_container(request: WorkerRequest, config: KubernetesConfig, worker
     own = {
         environment_maker.LOCK_VARIABLE: f"{_LOCK_PATH}/{LOCK_KEY}",
         environment_maker.PYTHON_VARIABLE: environment.python_version,
+        environment_maker.IMPORTS_VARIABLE: " ".join(environment.imports),
         environment_maker.FOLDER_VARIABLE: f"{folder}/{_FOLDER}",
         environment_maker.BUILDS_VARIABLE: "yes" if config.environment_builds else "",
         environment_maker.PLACE_VARIABLE: _PLACE,

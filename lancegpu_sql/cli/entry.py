@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -29,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     from lancegpu_sql.cli.app import app
 
+    if arguments is None:
+        # The process ends with the command. To take all apart that was loaded would take longer than most commands do.
+        atexit.register(gc.freeze)
     try:
         app(arguments, prog_name="lancegpu")
     except SystemExit as end:

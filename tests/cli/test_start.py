@@ -18,6 +18,21 @@ def loaded_by(*arguments: str) -> set[str]:
     return HEAVY & set(ran.stdout.splitlines()[-1].split())
 
 
+def test_what_was_loaded_is_not_taken_apart_at_the_end():
+    program = """
+import sys
+from lancegpu_sql.cli import main
+class Loaded:
+    def __del__(self): print("taken apart")
+loaded = Loaded()
+loaded.itself = loaded
+sys.argv = ["lancegpu", "--version"]
+sys.exit(main())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "taken apart" not in ran.stdout
+
+
 @pytest.mark.parametrize("arguments", ["--help", "--version", "refresh --help", "nonsense"])
 def test_help_and_wrong_usage_load_nothing_heavy(arguments: str):
     assert loaded_by(*arguments.split()) == set()

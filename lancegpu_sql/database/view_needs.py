@@ -58,9 +58,10 @@ def refuse_needed(services: Services, table: str, what: str, columns: Sequence[s
             f"Table {table!r}" if columns is None else f"Column {', '.join(map(repr, columns))} of table {table!r}"
         )
         more = f" and {len(needing) - _TOLD:,} more" if len(needing) > _TOLD else ""
-        told = f"the materialized view {', '.join(map(repr, needing[:_TOLD]))}{more}"
+        several, reads = ("s", "read") if len(needing) > 1 else ("", "reads")
+        told = f"the materialized view{several} {', '.join(map(repr, needing[:_TOLD]))}{more}"
         raise InUse(
-            f"{subject} cannot be {what}: {told} reads it. Drop that first: DROP MATERIALIZED VIEW {needing[0]}.",
+            f"{subject} cannot be {what}: {told} {reads} it. Drop {'those' if several else 'that'} first: DROP MATERIALIZED VIEW {needing[0]}.",
             table=table,
             users=tuple(needing),
         )

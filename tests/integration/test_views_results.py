@@ -55,9 +55,9 @@ def test_small_files_become_one(tmp_path: Path):
 
 def test_results_of_use_longest_ago_go_first(tmp_path: Path):
     store = ResultStore(tmp_path, 50_000)
-    for at, function in enumerate("abcd"):
-        keep(store, range(400), function)
-        for file in tmp_path.glob(f"results/{function}/*"):
+    for at, name in enumerate("abcd"):
+        keep(store, range(400), name)
+        for file in tmp_path.glob(f"results/{name}/*"):
             os.utime(file, (at, at))
     assert found(store, range(400), "a")  # it is of use now
     keep(store, range(400, 800), "e")

@@ -104,6 +104,40 @@ def test_a_table_that_is_there_is_kept_replaced_or_in_the_way(db: lg.Database):
     assert db.open_table("docs").list_versions()[0].version == 1
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "kept"),
+    [
+        ("BIT", "'0101'", "0101"),
+        ("TIMETZ", "'10:00:00+02'", "10:00:00+02"),
+        ('STRUCT("BIT" BIT)', "{'BIT': '0101'}", {"BIT": "0101"}),
+        ("UUID", "'00000000-0000-0000-0000-00000000000a'", "00000000-0000-0000-0000-00000000000a"),
+        ("ENUM('INTERVAL', 'b')", "'INTERVAL'", "INTERVAL"),
+        ("HUGEINT", "'99999999999999999999999999999999999999'", 10**38 - 1),
+    ],
+)
+def test_values_of_types_that_tables_have_not_are_kept_in_others(db: lg.Database, kind: str, value: str, kept: Any):
+    given = f"CAST({value} AS {kind})"
+    db.sql(f"CREATE TABLE made (v {kind}); INSERT INTO made SELECT {given}; INSERT INTO made VALUES ({value})")
+    db.sql(f"CREATE TABLE queried AS SELECT {given} AS v, size('a') AS v_2; INSERT INTO queried (v) SELECT v FROM made")
+    assert rows(db, "FROM made") == [(kept,)] * 2
+    assert rows(db, "SELECT v FROM queried") == [(kept,)] * 3
+
+
+@pytest.mark.parametrize("kind", ["INTERVAL", "UNION(a INT, b VARCHAR)", "VARIANT", "INTERVAL[]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE made (v {})",
+        "CREATE TABLE made AS SELECT CAST(NULL AS {}) AS v",
+        "ALTER TABLE docs ADD COLUMN v {}",
+    ],
+)
+def test_a_type_that_no_table_keeps_is_refused_by_its_column(db: lg.Database, text: str, kind: str):
+    with pytest.raises(InvalidData, match=r"Column 'v' has the type .*cast it"):
+        db.sql(text.format(kind))
+    assert db.table_names() == ["docs"]
+
+
 def test_rows_of_a_file_are_copied_into_a_table(db: lg.Database, tmp_path: Path):
     (tmp_path / "rows.csv").write_text('id|text\n7|\n8|"x|y"\n')
     db.sql("ALTER TABLE docs ADD COLUMN n AS (size(text))")

@@ -74,7 +74,7 @@ def add(context: Context, statement: model.AddColumn) -> QueryResult:
     """Add a plain column without values."""
     snapshot = context.snapshot(statement.table)
     if not is_there(snapshot, statement.column, statement.if_not_exists):
-        reshaping.add_empty_column(snapshot, statement.column, context.types([statement.type])[0])
+        reshaping.add_empty_column(snapshot, statement.column, context.types([(statement.column, statement.type)])[0])
     return context.done()
 
 
@@ -89,7 +89,7 @@ def set_function(context: Context, statement: model.SetColumnFunction) -> QueryR
 @of_own_table
 def set_type(context: Context, statement: model.SetColumnType) -> QueryResult:
     """Cast a column."""
-    _alter(context, statement.table, statement.column, data_type=context.types([statement.type])[0])
+    _alter(context, statement.table, statement.column, data_type=context.types([(statement.column, statement.type)])[0])
     return context.done()
 
 
@@ -160,7 +160,7 @@ def _check_type(context: Context, column: str, written: str, output: pa.DataType
     try:
         wanted = parse_type(written)
     except InvalidFunction:
-        wanted = context.types([written])[0]
+        wanted = context.types([(column, written)])[0]
     if not _alike(wanted, output):
         raise InvalidBinding(
             f"Column {column!r} is declared as {written}, but its Function gives {output}: leave the type out, or write that "

@@ -18,6 +18,7 @@ from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.session import Parameters, QuerySession
+from lancegpu_sql.query.storable import arrow_keeps, check_stored
 from lancegpu_sql.sql.names import choose, fold, quote
 from lancegpu_sql.sql.places import offset_of
 from lancegpu_sql.sql.statements.blame import told_of
@@ -103,15 +104,32 @@ class Context:
         with self.told_of(text, parts):
             return self.session.query(text, self.parameters)
 
-    def types(self, written: Sequence[str]) -> list[pa.DataType]:
-        """The Arrow types of some of DuckDB's, as they stand in the statement."""
-        values = ",\n".join(f"CAST(NULL AS {kind}) AS {quote(f'value {at}')}" for at, kind in enumerate(written))
+    def types(self, columns: Sequence[tuple[str, str]]) -> list[pa.DataType]:
+        """The Arrow types under which a table keeps columns of these names and types, as they stand in the statement."""
+        values = ",\n".join(f"CAST(NULL AS {kind}) AS {quote(f'value {at}')}" for at, (_, kind) in enumerate(columns))
         query = f"SELECT {values} LIMIT 0"
-        with self.told_of(query, written):
+        with self.told_of(query, [kind for _, kind in columns]):
             result = self.session.query(query)
-        if len(result.columns) != len(written):
-            raise InvalidQuery(f"This is no type: {', '.join(written)}.")
-        return list(result.to_arrow().schema.types)
+        if len(result.columns) != len(columns):
+            raise InvalidQuery(f"This is no type: {', '.join(kind for _, kind in columns)}.")
+        for kind, (name, _) in zip(result.types, columns, strict=True):
+            check_stored(kind, name)
+        kept = [f"CAST(NULL AS {arrow_keeps(kind)})" for kind in result.types]
+        return list(self.session.query(f"SELECT {', '.join(kept)} LIMIT 0").to_arrow().schema.types)
+
+    def rows_of(self, query: str, parts: Sequence[str] = ()) -> QueryResult:
+        """The rows of a query that is part of the statement, in types that Arrow keeps."""
+        result = self.query(query, parts)
+        kept = list(map(arrow_keeps, result.types))
+        if kept == result.types:
+            return result
+        columns = [f"c{at}" for at in range(len(kept))]
+        casts = [
+            f"CAST({column} AS {kind}) AS {quote(name)}"
+            for column, kind, name in zip(columns, kept, result.columns, strict=True)
+        ]
+        text = f"SELECT {', '.join(casts)} FROM (\n{query}\n) AS given({', '.join(columns)})"  # noqa: S608 - the user's
+        return self.query(text, parts or (query,))
 
     @contextmanager
     def told_of(self, query: str, parts: Sequence[str] = ()) -> Iterator[None]:

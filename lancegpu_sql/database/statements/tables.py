@@ -12,6 +12,7 @@ from lancegpu_sql.database.view_needs import refuse_drop, refuse_overwrite
 from lancegpu_sql.errors import AlreadyExists, InvalidData, InvalidQuery, TableNotFound
 from lancegpu_sql.query.casting import cast_rows
 from lancegpu_sql.query.result import QueryResult
+from lancegpu_sql.query.storable import check_stored
 from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.sql.statements import model
 from lancegpu_sql.tables import changes
@@ -37,7 +38,7 @@ def create(context: Context, statement: model.CreateTable) -> QueryResult:
     """Make an empty table."""
     mode = _mode(context, statement)
     if mode is not None:
-        kinds = context.types([each.type for each in statement.columns])
+        kinds = context.types([(each.name, each.type) for each in statement.columns])
         schema = pa.schema(
             [pa.field(each.name, kind, each.nullable) for each, kind in zip(statement.columns, kinds, strict=True)]
         )
@@ -51,12 +52,14 @@ def create_as(context: Context, statement: model.CreateTableAs) -> QueryResult:
     mode = _mode(context, statement)
     if mode is None:
         return context.count(0)
-    result = context.query(statement.query)
+    result = context.rows_of(statement.query)
     names = statement.columns or tuple(result.columns)
     if len(names) != len(result.columns):
         raise InvalidQuery(f"The table is to have {len(names)} columns, but the query gives {len(result.columns)}.")
+    for name, kind in zip(names, result.types, strict=True):
+        check_stored(kind, name)
     if not statement.with_data:
-        result = context.session.query(f"SELECT * FROM (\n{statement.query}\n) LIMIT 0", context.parameters)  # noqa: S608
+        result = context.rows_of(f"SELECT * FROM (\n{statement.query}\n) LIMIT 0", (statement.query,))  # noqa: S608
     with result.to_reader() as reader:
         counted = Counted(_storable(reader, names))
         _create(context, statement.table, counted.reader, mode)
@@ -72,7 +75,7 @@ def insert(context: Context, statement: model.Insert) -> QueryResult:
         counted = Counted(_one_empty_row(snapshot))
         changes.add(snapshot, counted.reader)
         return context.count(counted.rows)
-    result = context.query(statement.query, statement.query_parts)
+    result = context.rows_of(statement.query, statement.query_parts)
     names = _written(snapshot, statement, list(types), result.columns)
     refuse_computed(snapshot, names)
     _check_complete(snapshot, names)

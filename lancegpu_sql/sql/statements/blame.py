@@ -80,7 +80,8 @@ def _offset(query: str, place: re.Match[str]) -> int | None:
     if number >= len(lines) or column < 0:
         return None
     before = sum(len(line) + 1 for line in lines[:number])
-    for pieces in (list(lines[number]), [_as_shown(character) for character in lines[number]]):
+    for spaces in (False, True):
+        pieces = [_as_shown(character, spaces=spaces) for character in lines[number]]
         found = _in_line("".join(pieces), place[2].rstrip(), column)
         if found is not None:
             return before + sum(end <= found for end in accumulate(map(len, pieces)))
@@ -98,11 +99,11 @@ def _in_line(line: str, shown: str, column: int) -> int | None:
     return column + line.index(part) - cut
 
 
-def _as_shown(character: str) -> str:
-    """A character as DuckDB shows it: for each byte of a space that is none in ASCII, it has a plain one."""
+def _as_shown(character: str, *, spaces: bool) -> str:
+    """A character as DuckDB shows it: once it has understood a text, each byte of a space that is none in ASCII as a plain one."""
     if character == "\0":
         return "\\0"
-    return " " * len(character.encode()) if character.isspace() and not character.isascii() else character
+    return " " * len(character.encode()) if spaces and character.isspace() and not character.isascii() else character
 
 
 def _characters(shown: str, width: int) -> int:

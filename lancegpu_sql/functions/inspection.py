@@ -195,13 +195,23 @@ def _imported(file: Path) -> Any:
     except BaseException as error:  # the file's own code: SystemExit and KeyboardInterrupt are its faults too
         facts = described(error)
         raise LoadFailed(
-            f"{file} could not be imported ({summary(error)}).",
+            f"{file} could not be imported ({summary(error)}).{hint_at_packages(error)}",
             error_type=facts["error_type"],
             user_traceback=facts["traceback_text"],
         ) from None
     if Path(getattr(module, "__file__", None) or "").resolve() != file:
         raise InvalidFunction(f"{file} has the name of another module, {module_name}: rename the file.")
     return module
+
+
+def hint_at_packages(error: BaseException) -> str:
+    """Return what to do about a module that is missing where Functions are defined."""
+    if not isinstance(error, ModuleNotFoundError):
+        return ""
+    return (
+        " A file is imported where its Functions are registered, too: import what only their workers have, such as the "
+        "packages of pip=(...), inside the function, or in the __init__ of a class."
+    )
 
 
 def _main(file: str, name: str | None = None, options: str = "{}") -> None:

@@ -18,7 +18,7 @@ from lancegpu_sql.functions.arrow_types import parse_type
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import Definition, as_function
 from lancegpu_sql.functions.faults import described, summary
-from lancegpu_sql.functions.inspection import answer_with, asked
+from lancegpu_sql.functions.inspection import answer_with, asked, hint_at_packages
 from lancegpu_sql.functions.packaging import TEXT_OF_MODULE
 from lancegpu_sql.functions.shipped_module import show_source
 
@@ -133,7 +133,7 @@ def _executed(name: str, source: str) -> ModuleType:
     except BaseException as error:  # the text's own code: SystemExit is its fault too
         facts = described(error)
         raise LoadFailed(
-            f"The source of Function {name} could not be run ({summary(error)}).",
+            f"The source of Function {name} could not be run ({summary(error)}).{hint_at_packages(error)}",
             error_type=facts["error_type"],
             user_traceback=facts["traceback_text"],
         ) from None

@@ -17,7 +17,7 @@ from skips import Skip
 from wheels import make_wheel
 
 from lancegpu_sql import Database, col, connect, function
-from lancegpu_sql.errors import Cancelled, EnvironmentFailed, InvalidFunction
+from lancegpu_sql.errors import Cancelled, EnvironmentFailed, InvalidFunction, LoadFailed
 from lancegpu_sql.functions.environment import Environment, own_python_version
 from lancegpu_sql.functions.environment_store import EnvironmentStore
 from lancegpu_sql.functions.environment_uv import find_python
@@ -143,6 +143,11 @@ def test_a_module_that_no_package_has_fails_the_job_before_a_worker_is_started(d
     db.sql(created("pages", "def pages(name):\n    import lancegpu_nowhere\n    return name"))
     with pytest.raises(EnvironmentFailed, match="imports lancegpu_nowhere, which none of its packages has"):
         db.sql("SELECT pages(name) FROM people").fetchall()
+
+
+def test_a_package_imported_where_the_function_is_defined_says_where_to_import_it(db: Database) -> None:
+    with pytest.raises(LoadFailed, match="inside the function, or in the __init__"):
+        db.sql(created("pages", "import lancegpu_greeting\ndef pages(name):\n    return name"))
 
 
 def test_a_module_that_this_machine_has_not_is_warned_of(db: Database, caplog: pytest.LogCaptureFixture) -> None:

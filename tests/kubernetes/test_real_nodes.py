@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from placement_suite import Asked, request_for
 
 import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobState
-from lancegpu_sql.errors import InvalidPlacement, WorkerLost
+from lancegpu_sql.errors import EnvironmentFailed, InvalidPlacement, WorkerLost
+from lancegpu_sql.functions.environment import Environment, own_python_version
 from lancegpu_sql.placement import GpuClass, Ready, Refused, Waiting
 from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 from lancegpu_sql.placement.kubernetes.config import CpuRung
@@ -114,6 +116,15 @@ def surroundings(number: int) -> str:
         "number": number,
     }
     return json.dumps(found)
+
+
+def test_a_container_that_cannot_make_the_environment_says_so_in_uvs_words(place: Place):
+    packages = Environment(own_python_version(), f"lancegpu-nowhere==1.0 --hash=sha256:{'0' * 64}\n")
+    offline = GpuClass(name="real", node_selector={"pool": "real"}, env={"UV_OFFLINE": "1"})
+    asked = Asked(place(), replace(request_for(offline), environment=packages))
+    error = asked.next(Refused).error
+    assert isinstance(error, EnvironmentFailed)
+    assert "lancegpu-nowhere" in error.message
 
 
 def test_a_worker_of_an_unknown_user_finds_what_it_needs_under_the_restricted_standard(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,29 @@ def length(text: pa.StringArray) -> pa.Int32Array:
 def normalise(text: pa.StringArray) -> pa.StringArray:
     """A cheap Function as people write them: lower case, one blank between words, none at the ends."""
     return pc.utf8_trim_whitespace(pc.replace_substring_regex(pc.utf8_lower(text), r"\s+", " "))
+
+
+@function(name="bench_tidy")
+def tidy(text: pa.StringArray) -> pa.StringArray:
+    """What `normalise` does, in plain Python: unlike Arrow's kernels it holds the interpreter lock."""
+    return pa.array([" ".join(each.lower().split()) for each in text.to_pylist()], pa.string())
+
+
+@function(name="bench_embed_subwords")
+class EmbedSubwords:
+    """Counts of the hashed letter trigrams of each word, counted in plain Python, projected to 384 dimensions."""
+
+    def __init__(self) -> None:
+        self.weights = np.random.default_rng(7).standard_normal((256, 384), dtype=np.float32)
+
+    def __call__(self, text: pa.StringArray) -> Vector:
+        counts = np.empty((len(text), 256), dtype=np.float32)
+        for row, each in enumerate(text.to_pylist()):
+            pieces = [word[at : at + 3] for word in each.split() for at in range(max(1, len(word) - 2))]
+            buckets = np.array([crc32(piece.encode()) % 256 for piece in pieces], dtype=np.intp)
+            counts[row] = np.bincount(buckets, minlength=256)
+        vectors = counts @ self.weights
+        return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), 384)
 
 
 @function(name="bench_embed")

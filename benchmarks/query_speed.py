@@ -2,8 +2,13 @@
 
 Both sides run `functions_under_test.py` with one BLAS thread, over the same Lance table: DuckDB as a user would do it (a
 connection, the dataset registered, `create_function(..., type="arrow")`), and `db.sql` with the Function on workers. Cold
-times whole processes, imports included, with the byte code that an installed package has (a checkout may lack it); warm times a later query in a running process, its worker already there. Values
-are kept with a result, so that every query computes all of them.
+times whole processes, imports included, with the byte code that an installed package has (a checkout may lack it); warm
+times later queries in a running process, its workers already there. Values are kept with a result, so that every query
+computes all of them.
+
+DuckDB calls a Function on all cores at once, except that one which holds the interpreter lock, as plain Python does, has it on
+one core at a time; so there is a Function of each kind. To one that lets go of the lock DuckDB gives all cores there are,
+and workers have no more: on two cores two workers can at best be as fast, and one worker half as fast.
 
 Run with `make bench`, or `python benchmarks/query_speed.py [--rounds 5] [--rows 1000000] [case …]`.
 """

@@ -19,6 +19,10 @@ LEFT_OVER = timedelta(days=7)
 # A write that takes nearly as long must be over before anything of that age is removed.
 _LONG_WRITE = LEFT_OVER - timedelta(days=1)
 
+UNSEEN_SECONDS = 3600.0
+"""Where nobody knows who is at which version, as in an object store, all stay at least so long: a write on top of one may
+still need it."""
+
 _GOES_ON = frozenset({JobState.QUEUED, JobState.WAITING, JobState.RUNNING, JobState.PAUSED})
 
 
@@ -31,7 +35,8 @@ def plan_versions(
     """
     if wanted.keep_seconds is None:
         return (), [], None
-    keep = timedelta(seconds=wanted.keep_seconds)
+    least = 0.0 if facts.users_known else UNSEEN_SECONDS
+    keep = timedelta(seconds=max(wanted.keep_seconds, least))
     replaced = [(old.version, newer.committed_at) for old, newer in pairwise(facts.versions)]
     young = [at for _, at in replaced if at + keep > now]
     going: list[int] = []
@@ -40,13 +45,15 @@ def plan_versions(
         if at + keep > now:
             continue
         needed = [*facts.held.get(version, ()), *(who for since, who in facts.busy_since if at >= since)]
+        if facts.used_from is not None and version >= facts.used_from:
+            needed.append(f"a query or a write on this host that is at version {facts.used_from}")
         if needed := needed or _long_writes(facts, now):
             kept.setdefault(" and ".join(needed), []).append(version)
         else:
             going.append(version)
     told = []
     if going:
-        age = f"more than {spell(wanted.keep_seconds)} ago" if wanted.keep_seconds else "already"
+        age = f"more than {spell(keep.total_seconds())} ago" if keep else "already"
         reason = f"others took their place {age}"
         told.append(Step("remove versions", numbered("version", going), len(going), None, reason))
     for who, numbers in kept.items():

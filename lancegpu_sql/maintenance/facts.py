@@ -77,7 +77,11 @@ class TableFacts:
     versions
         All there are, oldest first.
     held
-        Versions that somebody holds on to, with all who do: a tag, a branch, a view that was made of it, a query that reads it.
+        Versions that somebody holds on to, with all who do: a tag, a branch, a view that was made of it.
+    used_from
+        The least version at which a query or a write of this host may be: Lance may need that and all later ones.
+    users_known
+        Whether all who use versions on this host are known.
     busy_since
         Since when somebody may read, whatever was the latest version at that time or later, with who that is.
     writing_since
@@ -98,6 +102,8 @@ class TableFacts:
     stable_row_ids: bool
     versions: tuple[VersionRecord, ...]
     held: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    used_from: int | None = None
+    users_known: bool = True
     busy_since: tuple[tuple[datetime, str], ...] = ()
     writing_since: tuple[tuple[datetime, str], ...] = ()
     refreshing: tuple[Refreshing, ...] = ()

@@ -17,7 +17,7 @@ from lancegpu_sql.refresh.places import FORCED_SUFFIX
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.tables import Snapshot, TableStore, upkeep
-from lancegpu_sql.tables.reading import versions_read
+from lancegpu_sql.tables.reading import is_known, versions_used
 from lancegpu_sql.tables.upkeep import Removed
 
 
@@ -96,6 +96,8 @@ def look_at_table(
         stable_row_ids=snapshot.has_stable_row_ids,
         versions=versions,
         held=_held(snapshot, known),
+        used_from=min(versions_used(snapshot), default=None),
+        users_known=is_known(snapshot),
         busy_since=tuple(reading),
         writing_since=tuple(writing),
         refreshing=tuple(_refreshing(snapshot, catalog, jobs, locked)),
@@ -140,8 +142,6 @@ def _held(snapshot: Snapshot, views: KnownViews) -> dict[int, tuple[str, ...]]:
     held: dict[int, list[str]] = {number: [who] for number, who in upkeep.named_versions(snapshot).items()}
     for number, view in views.made_of(snapshot.name):
         held.setdefault(number, []).append(f"view {view!r}, which was made of it")
-    for number in versions_read(snapshot):
-        held.setdefault(number, []).append("a query that reads it")
     return {number: tuple(who) for number, who in held.items()}
 
 

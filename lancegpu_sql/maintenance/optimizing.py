@@ -20,6 +20,7 @@ from lancegpu_sql.refresh.report import RefreshJob
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables import Fragment, Snapshot, upkeep
+from lancegpu_sql.tables.reading import removing
 from lancegpu_sql.tables.upkeep import Compacted, Removed
 
 _LOCK_NAME = "\0optimize"  # of no column
@@ -113,9 +114,12 @@ class _Optimize:
         upkeep.update_indexes(self._before)
         self._compact(first)
         # What was made of the table meanwhile may need other versions, and compaction has made one more.
-        second = self._plan(files=True)
         self._check()
-        gone, old = self._remove(second), second.files != "none"
+        self._job.running("removing")
+        with removing(self._before):
+            second = self._plan(files=True)
+            gone, old = self._remove(second), second.files != "none"
+        self._job.event("removed", f"{gone.versions:,} versions and {gone.files:,} files of {gone.size_bytes:,} bytes")
         checkpoints = [one for one in first.checkpoints if self._forget(one)]
         latest = self._resources.tables.open(self._table)
         steps = [
@@ -177,10 +181,7 @@ class _Optimize:
     def _remove(self, plan: TablePlan) -> Removed:
         if not plan.versions and plan.files == "none":
             return Removed()
-        self._job.running("removing")
-        gone = upkeep.remove_versions(self._before, plan.versions, unfinished_files=plan.files == "all")
-        self._job.event("removed", f"{gone.versions:,} versions and {gone.files:,} files of {gone.size_bytes:,} bytes")
-        return gone
+        return upkeep.remove_versions(self._before, plan.versions, unfinished_files=plan.files == "all")
 
     def _forget(self, one: Checkpoints) -> bool:
         """Remove checkpoints, unless a refresh may be reading them."""

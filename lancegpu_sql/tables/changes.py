@@ -11,6 +11,7 @@ import pyarrow as pa
 from lancegpu_sql.errors import CommitConflict, InvalidData, InvalidQuery
 from lancegpu_sql.tables.engine import lance_errors
 from lancegpu_sql.tables.fitting import fit_rows, refuse_computed
+from lancegpu_sql.tables.reading import writes
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.views import refuse_view
 
@@ -25,6 +26,7 @@ class Change:
     rows_deleted: int = 0
 
 
+@writes
 def add(snapshot: Snapshot, reader: pa.RecordBatchReader) -> Snapshot:
     """Append rows.
 
@@ -43,6 +45,7 @@ def add(snapshot: Snapshot, reader: pa.RecordBatchReader) -> Snapshot:
     return latest.latest()
 
 
+@writes
 def update(snapshot: Snapshot, values: Mapping[str, str], where: str | None = None) -> Change:
     """Set columns to SQL expressions (Lance's) in the rows that `where` matches, or in all.
 
@@ -58,6 +61,7 @@ def update(snapshot: Snapshot, values: Mapping[str, str], where: str | None = No
     return Change(latest.latest(), rows_updated=int(result["num_rows_updated"]))
 
 
+@writes
 def delete(snapshot: Snapshot, where: str) -> Change:
     """Delete the rows that a condition (Lance's SQL) matches.
 
@@ -85,6 +89,7 @@ class MergeRules:
     delete_missing: bool | str = False
 
 
+@writes
 def merge_insert(snapshot: Snapshot, reader: pa.RecordBatchReader, rules: MergeRules) -> Change:
     """Merge rows into the table by a key.
 

@@ -12,12 +12,14 @@ from lancegpu_sql.errors import ColumnNotFound, InvalidData
 from lancegpu_sql.tables.columns import declaration_metadata, declared_fields
 from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.naming import check_columns, check_free
+from lancegpu_sql.tables.reading import writes
 from lancegpu_sql.tables.views import refuse_view
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
 
 
+@writes
 def declare(snapshot: Snapshot, columns: Sequence[tuple[pa.Field, ComputedColumn]], proof: str) -> Snapshot:
     """Add the computed columns of one binding and their hidden proof, in one commit that writes no data.
 
@@ -69,6 +71,7 @@ def _check_room(latest: Snapshot, columns: Sequence[tuple[pa.Field, ComputedColu
             latest.field_name(field_id)
 
 
+@writes
 def repoint(snapshot: Snapshot, columns: Sequence[ComputedColumn]) -> Snapshot:
     """Replace the declarations of columns that are computed already, in one commit; their values stay as they are.
 

@@ -13,6 +13,7 @@ from lancegpu_sql.tables import column_file
 from lancegpu_sql.tables.column_file import ColumnFile, ColumnIdentity
 from lancegpu_sql.tables.engine import lance, lance_errors, pauses
 from lancegpu_sql.tables.fragments import TOMBSTONE, Fragment
+from lancegpu_sql.tables.reading import writes
 from lancegpu_sql.tables.row_offsets import all_offsets
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def commit(latest: Snapshot, operation: Any, properties: dict[str, str]) -> Snap
 Commit = Callable[["Snapshot", Any, dict[str, str]], "Snapshot"]
 
 
+@writes
 def publish(
     snapshot: Snapshot,
     files: Sequence[ColumnFile],

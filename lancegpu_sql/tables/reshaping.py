@@ -10,10 +10,12 @@ from lancegpu_sql.errors import InUse, InvalidData, InvalidName, InvalidQuery
 from lancegpu_sql.tables.columns import proofs_left_over, readers_of
 from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.naming import check_column_names, check_free, is_hidden
+from lancegpu_sql.tables.reading import writes
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.views import refuse_view
 
 
+@writes
 def add_sql_columns(snapshot: Snapshot, expressions: Mapping[str, str]) -> Snapshot:
     """Add columns filled at once from SQL expressions (Lance's) over the present ones.
 
@@ -36,6 +38,7 @@ def add_sql_columns(snapshot: Snapshot, expressions: Mapping[str, str]) -> Snaps
     return until_committed(attempt)
 
 
+@writes
 def add_empty_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> Snapshot:
     """Add a plain column that is null in every row; no data is written.
 
@@ -58,6 +61,7 @@ def add_empty_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> S
     return until_committed(attempt)
 
 
+@writes
 def drop_columns(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
     """Drop columns; the proof of computed ones goes with the last of them.
 
@@ -86,6 +90,7 @@ def drop_columns(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
     return until_committed(attempt)
 
 
+@writes
 def rename_column(snapshot: Snapshot, name: str, new_name: str) -> Snapshot:
     """Rename a column. Computed columns that read it know it by its field id and go on as before.
 
@@ -108,6 +113,7 @@ def rename_column(snapshot: Snapshot, name: str, new_name: str) -> Snapshot:
     return until_committed(attempt)
 
 
+@writes
 def retype_column(snapshot: Snapshot, name: str, data_type: pa.DataType) -> Snapshot:
     """Change a column's type, casting its values.
 

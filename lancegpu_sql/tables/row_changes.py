@@ -20,6 +20,7 @@ from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fitting import fit_column, refuse_computed
 from lancegpu_sql.tables.naming import ROW_ID, is_blob
+from lancegpu_sql.tables.reading import Reading
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 from lancegpu_sql.tables.views import refuse_view
@@ -47,6 +48,7 @@ class RowChanges:
     def __init__(self, snapshot: Snapshot) -> None:
         refuse_view(snapshot)
         self._snapshot = snapshot
+        self._reading = Reading(snapshot)
         self._updated: list[Numbers] = []
         self._deleted: list[Numbers] = []
         self._inserted_rows = 0
@@ -127,6 +129,7 @@ class RowChanges:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._fragments.remove()
+        self._reading.close()
 
     def _whole_rows(self, ids: Numbers) -> pa.Table:
         """Rows by their ids, in that order, hidden columns included."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from lancegpu_sql.errors import CommitConflict
 from lancegpu_sql.tables.engine import lance_errors, lance_optimize, until_committed
 from lancegpu_sql.tables.fragments import Fragment, fragment_from
+from lancegpu_sql.tables.reading import Reading, writes
 from lancegpu_sql.tables.snapshot import Snapshot
 
 FRAGMENT_ROWS = 1 << 20
@@ -72,6 +73,7 @@ def named_versions(snapshot: Snapshot) -> dict[int, str]:
     return begun | found
 
 
+@writes
 def restore(snapshot: Snapshot, version: int) -> Snapshot:
     """Make an earlier version the latest again, by a new commit; the versions in between stay.
 
@@ -82,13 +84,18 @@ def restore(snapshot: Snapshot, version: int) -> Snapshot:
 
     def attempt() -> Snapshot:
         earlier = snapshot.checkout(version)
-        with lance_errors(snapshot.name):
-            earlier.dataset.restore()
+        held = Reading(earlier)  # its files are about to be those of the latest version
+        try:
+            with lance_errors(snapshot.name):
+                earlier.dataset.restore()
+        finally:
+            held.close()
         return snapshot.latest()
 
     return until_committed(attempt)
 
 
+@writes
 def compact(snapshot: Snapshot, fragment_ids: Collection[int] | None = None) -> Compacted:
     """Make fragments that lie side by side fewer, without their deleted rows; rows keep their ids and their order.
 
@@ -133,6 +140,7 @@ def compact(snapshot: Snapshot, fragment_ids: Collection[int] | None = None) -> 
     return until_committed(attempt)
 
 
+@writes
 def update_indexes(snapshot: Snapshot) -> None:
     """Bring a table's indexes up to date with its rows."""
 

@@ -14,6 +14,7 @@ from lancegpu_sql.errors import CommitConflict, ViewWrite
 from lancegpu_sql.tables.engine import lance, lance_errors, lance_schema, until_committed
 from lancegpu_sql.tables.naming import HIDDEN_PREFIX, ROW_ADDRESS, ROW_ID
 from lancegpu_sql.tables.publishing import JOB_PROPERTY
+from lancegpu_sql.tables.reading import latest_held
 from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ class ViewChanges:
                 return None
             return self._fragments.commit(latest, self._operation(latest, metadata), {JOB_PROPERTY: job_id})
 
-        done = until_committed(attempt)
+        with latest_held(self._snapshot):
+            done = until_committed(attempt)
         if done is None:
             name = self._snapshot.name
             raise CommitConflict(f"View {name!r} was refreshed by somebody else meanwhile. Try again.", table=name)

@@ -59,6 +59,17 @@ def test_versions_stay_that_a_running_job_may_have_opened():
     assert (going(facts), kept(facts)) == ([1], {"versions 2-3": "for job 1"})
 
 
+def test_versions_stay_on_which_a_write_under_way_may_be_based():
+    facts = table(90, 80, 70, 60, used_from=2)
+    assert (going(facts), list(kept(facts))) == ([1], ["versions 2-3"])
+
+
+def test_where_nobody_knows_who_writes_all_stay_for_a_while():
+    facts = table(90, 0.03, 0.01, users_known=False)
+    assert going(facts, ALL) == []
+    assert going(table(90, 0.1, 0.01, users_known=False), ALL) == [1]
+
+
 def test_the_next_version_to_go_says_when_to_look_again():
     assert plan_versions(table(90, 8, 6, 1), WEEK, NOW)[2] == ago(6) + timedelta(days=7)
     assert plan_versions(table(90), WEEK, NOW)[2] is None

@@ -98,6 +98,17 @@ class FunctionQuery:
             self._plan = self._planned(self._text, describer)
         return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
 
+    def schema(self) -> pa.Schema:
+        """The names and Arrow types of its columns; no Function is called.
+
+        Raises
+        ------
+        InvalidQuery, NeedsToRun
+            As of `result`.
+        """
+        with self._describer() as describer:
+            return describer.schema(self._text)
+
     def _planned(self, text: str, describer: _Describer) -> QueryPlan:
         computed = self._tables.computed(self._source.stored)
         signatures = signatures_of(self._known)
@@ -279,10 +290,19 @@ class _Describer:
     def columns(self, text: str) -> list[tuple[str, str]]:
         """The names and types of a query's columns, without running it."""
         with duckdb_errors():
-            parameters = parameters_for(text, self._parameters)
-            relation = bound(self._tables, self._cursor, self._functions.text(text, "all"), parameters, self._functions)
+            relation = self._relation(text)
             names = map(self._functions.as_written, relation.columns)
             return list(zip(names, map(str, relation.types), strict=True))
+
+    def schema(self, text: str) -> pa.Schema:
+        """The same in Arrow's types."""
+        with duckdb_errors():
+            rows = self._relation(text).limit(0).to_arrow_table()
+            return rows.rename_columns(list(map(self._functions.as_written, rows.column_names))).schema
+
+    def _relation(self, text: str) -> Any:
+        parameters = parameters_for(text, self._parameters)
+        return bound(self._tables, self._cursor, self._functions.text(text, "all"), parameters, self._functions)
 
     def read_tree(self, text: str) -> object:
         """DuckDB's own reading of a query; None where it gives none."""

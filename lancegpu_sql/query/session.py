@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 from uuid import uuid4
 
 import duckdb
@@ -35,6 +36,7 @@ from lancegpu_sql.sql.versions import with_version_names
 from lancegpu_sql.sql.views import EngineFunctions
 from lancegpu_sql.tables.snapshot import Snapshot
 
+Result = TypeVar("Result")
 Parameters = Sequence[object] | Mapping[str, object]
 
 # A PIVOT that must look for its columns is several statements at once.
@@ -158,14 +160,40 @@ class QuerySession:
             It does not bind.
         """
         _check_parameters(parameters)
+        return self._hinted(lambda known: self._query(text, parameters, given, known))
+
+    def schema(self, text: str) -> pa.Schema:
+        """The names and Arrow types of a query's columns. No Function is called, unless values of it tell what columns there are.
+
+        Raises
+        ------
+        InvalidQuery
+            It does not bind.
+        """
+        return self._hinted(lambda known: self._schema(text, known))
+
+    def _hinted(self, work: Callable[[Mapping[str, FunctionVersion]], Result]) -> Result:
+        """Do something with the Functions; what DuckDB does not find may be one that was meant."""
         known = self._known()
         try:
-            return self._query(text, parameters, given, known)
+            return work(known)
         except InvalidQuery as exc:
             told = with_registered(exc.message, known)
             if told == exc.message:
                 raise
             raise InvalidQuery(told, **exc.facts) from exc.__cause__
+
+    def _schema(self, text: str, known: Mapping[str, FunctionVersion]) -> pa.Schema:
+        if not calls_in(text, signatures_of(known)):
+            return self._query(f"FROM (\n{text}\n) LIMIT 0", None, None, known).to_arrow().schema
+        assert self._functions is not None
+        named, versions = with_version_names(text)
+        tables = QueryTables(self._tables, self._state.made, versions)
+        query = FunctionQuery(named, None, tables, self._state, known, self._functions)
+        try:
+            return query.schema()
+        except NeedsToRun:
+            return query.done()[0].schema
 
     def _query(
         self,

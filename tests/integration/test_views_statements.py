@@ -135,3 +135,17 @@ def test_a_view_that_was_restored_is_stale_and_is_made_right(db: Database):
     assert view.status.state == "stale"
     view.refresh()
     assert sorted(db.sql("FROM v").fetchall()) == sorted(db.sql(MADE).fetchall())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT key, noting(key, noting(key, x)) AS y FROM t",
+        "SELECT noting(1, 2) AS y, count(*) AS n FROM t WHERE noting(key, x) > 0 GROUP BY noting(key, 1)",
+        "SELECT a.key FROM t AS a JOIN t AS b ON noting(a.key, a.x) = noting(b.key, b.x)",
+    ],
+)
+def test_a_view_is_made_without_a_call(db: Database, calls: Calls, query: str):
+    before = len(db.list_jobs())
+    db.create_materialized_view("v", query, with_no_data=True)
+    assert (calls.take(), len(db.list_jobs())) == ({}, before)

@@ -53,7 +53,7 @@ def define_view(tables: TableStore, functions: FunctionSource, query: str) -> De
     pinned = PinnedTables(tables)
     session = pinned.session(functions)
     try:
-        columns = session.query(f"FROM (\n{text}\n) LIMIT 0").to_arrow().schema
+        columns = session.schema(text)
         tree, engine = session.read_tree(text), session.engine_functions()
     finally:
         session.close()

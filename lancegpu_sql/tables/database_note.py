@@ -15,6 +15,7 @@ from lancegpu_sql.errors import AlreadyExists, TableNotFound
 from lancegpu_sql.tables.creation import create
 from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.files import StorageOptions
+from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.snapshot import Snapshot
 
 _LIES = ".lancegpu/database.lance"
@@ -41,7 +42,7 @@ class DatabaseNote:
 
     def __init__(self, uri: str, options: StorageOptions | None) -> None:
         self._at = f"{uri}/{_LIES}"
-        self._options = dict(options) if options else None
+        self._access = ObjectAccess(options)
 
     def exists(self) -> bool:
         """Tell whether there is one: whether a database was opened there before."""
@@ -60,7 +61,7 @@ class DatabaseNote:
         schema = pa.schema([pa.field("nothing", pa.bool_())], {_ID_KEY: uuid.uuid4().hex})
         # Where another process is first, its id holds for both.
         with suppress(AlreadyExists):
-            create(_NAME, self._at, schema.empty_table().to_reader(), self._options)
+            create(_NAME, self._at, schema.empty_table().to_reader(), self._access.options)
         return self._read()[_ID_KEY]
 
     def kept_at(self) -> str | None:
@@ -82,4 +83,4 @@ class DatabaseNote:
         return {key.decode(): value.decode() for key, value in (self._open().full_schema.metadata or {}).items()}
 
     def _open(self) -> Snapshot:
-        return Snapshot.open(_NAME, self._at, storage_options=self._options)
+        return Snapshot.open(_NAME, self._at, access=self._access)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from lancegpu_sql.errors import AlreadyExists, StorageError, TableNotFound
 from lancegpu_sql.tables import changes
-from lancegpu_sql.tables.files import StorageOptions
 from lancegpu_sql.tables.folders import (
     BESIDE_PREFIX,
     bring_back,
@@ -20,6 +19,7 @@ from lancegpu_sql.tables.folders import (
     remove_old_folders,
 )
 from lancegpu_sql.tables.naming import is_table_name
+from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.places import SUFFIX, CreateMode, Exchange, Write
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -44,7 +44,7 @@ class FolderPlace:
         The path is a file.
     """
 
-    options: StorageOptions | None = None
+    access: ObjectAccess | None = None
 
     def __init__(self, folder: Path, swap_seconds: float) -> None:
         self._folder = folder.expanduser().absolute()

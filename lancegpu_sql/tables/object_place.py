@@ -13,6 +13,7 @@ from lancegpu_sql.errors import AlreadyExists, CommitConflict, InvalidData, Tabl
 from lancegpu_sql.tables.engine import lance_errors
 from lancegpu_sql.tables.files import StorageOptions, at_once, object_session
 from lancegpu_sql.tables.naming import is_table_name
+from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.places import SUFFIX, CreateMode, Exchange, Write
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -35,7 +36,7 @@ class ObjectPlace:
 
     def __init__(self, uri: str, options: StorageOptions | None) -> None:
         self.uri = uri.rstrip("/")
-        self.options = options
+        self.access: ObjectAccess | None = ObjectAccess(options)
         with lance_errors(""):
             self._session = object_session(self.uri, options)
 
@@ -109,7 +110,7 @@ class ObjectPlace:
             at_once(self._session.delete_file, [one for one in found if one not in set(versions)])
 
     def _open(self, name: str) -> Snapshot:
-        return Snapshot.open(name, self.location(name), storage_options=self.options)
+        return Snapshot.open(name, self.location(name), access=self.access)
 
 
 def _version(manifest: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from lancegpu_sql.tables.files import StorageOptions
+from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.snapshot import Snapshot
 
 SUFFIX = ".lance"
@@ -21,10 +21,10 @@ Exchange = Callable[[Path, Path], None]
 
 
 class Place(Protocol):
-    """Tables side by side, each known by its name; `uri` is where, `options` how it is reached."""
+    """Tables side by side, each known by its name; `uri` is where, `access` how an object store is reached."""
 
     uri: str
-    options: StorageOptions | None
+    access: ObjectAccess | None
 
     def location(self, name: str) -> str:
         """Return where a table of this name lies, or would lie, as Lance takes it."""

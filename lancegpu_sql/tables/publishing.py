@@ -59,7 +59,9 @@ def commit(latest: Snapshot, operation: Any, properties: dict[str, str]) -> Snap
     """Commit an operation that was made for this very version, and return the version that it became."""
     transaction = lance.Transaction(read_version=latest.version, operation=operation, transaction_properties=properties)
     with lance_errors(latest.name):
-        return latest.at(lance.LanceDataset.commit(latest.uri, transaction, storage_options=latest.storage_options))
+        # A dataset in an object store brings its connections along.
+        place = latest.dataset if "://" in latest.uri else latest.uri
+        return latest.at(lance.LanceDataset.commit(place, transaction))
 
 
 Commit = Callable[["Snapshot", Any, dict[str, str]], "Snapshot"]

@@ -16,9 +16,10 @@ from lancegpu_sql.tables import column_file, declaring, publishing
 from lancegpu_sql.tables.column_file import ColumnFile
 from lancegpu_sql.tables.columns import declared_in
 from lancegpu_sql.tables.engine import lance, lance_errors
-from lancegpu_sql.tables.files import StorageOptions, TableFiles, files_at
+from lancegpu_sql.tables.files import TableFiles, files_at
 from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
 from lancegpu_sql.tables.naming import ROW_ID, is_blob, is_hidden
+from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.publishing import Publication
 from lancegpu_sql.tables.windows import Windows
 
@@ -54,18 +55,26 @@ class Snapshot:
         The open dataset, at the version that this snapshot pins.
     shown
         The columns that users see of it; all but hidden ones if left out.
+    access
+        How its object store is reached; None in a local folder.
     """
 
-    def __init__(self, name: str, uri: str, dataset: Any, shown: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        uri: str,
+        dataset: Any,
+        shown: Collection[str] | None = None,
+        access: ObjectAccess | None = None,
+    ) -> None:
+        self._access = access
         self.name = name
         self.uri = uri
         self._dataset = dataset
         self._shown = shown
 
     @classmethod
-    def open(
-        cls, name: str, uri: str, version: int | None = None, storage_options: StorageOptions | None = None
-    ) -> Snapshot:
+    def open(cls, name: str, uri: str, version: int | None = None, access: ObjectAccess | None = None) -> Snapshot:
         """Return a table's latest version, or the one asked for.
 
         Raises
@@ -74,7 +83,8 @@ class Snapshot:
         """
         try:
             with lance_errors(name):
-                return cls(name, uri, lance.dataset(uri, version=version, storage_options=storage_options))
+                dataset = lance.dataset(uri, version=version) if access is None else access.open(uri, version)
+                return cls(name, uri, dataset, access=access)
         except VersionNotFound as exc:
             if version is None:
                 raise
@@ -89,11 +99,11 @@ class Snapshot:
 
     def latest(self) -> Snapshot:
         """Return the table's latest version, read anew."""
-        return Snapshot.open(self.name, self.uri, storage_options=self.storage_options)
+        return Snapshot.open(self.name, self.uri, access=self._access)
 
     def checkout(self, version: int) -> Snapshot:
         """Return another version of the table."""
-        return Snapshot.open(self.name, self.uri, version, self.storage_options)
+        return Snapshot.open(self.name, self.uri, version, self._access)
 
     def only_went_on(self, since: Snapshot) -> bool:
         """Tell whether no version after an older one took back what was deleted; False where that is not known."""
@@ -108,11 +118,11 @@ class Snapshot:
 
     def at(self, dataset: Any) -> Snapshot:
         """Return the snapshot that an open dataset of this table is."""
-        return Snapshot(self.name, self.uri, dataset)
+        return Snapshot(self.name, self.uri, dataset, access=self._access)
 
     def showing(self, columns: Collection[str]) -> Snapshot:
         """Return the same version, of which users see no other columns than these."""
-        return Snapshot(self.name, self.uri, self._dataset, columns)
+        return Snapshot(self.name, self.uri, self._dataset, columns, self._access)
 
     @property
     def dataset(self) -> Any:
@@ -122,8 +132,7 @@ class Snapshot:
     @property
     def storage_options(self) -> dict[str, str] | None:
         """How its object store is reached, secrets among it; None in a local folder."""
-        options: dict[str, str] | None = self._dataset.initial_storage_options
-        return options or None
+        return None if self._access is None else self._access.options or None
 
     @cached_property
     def files(self) -> TableFiles:

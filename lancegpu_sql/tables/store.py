@@ -55,7 +55,7 @@ class TableStore:
     @property
     def storage_options(self) -> StorageOptions | None:
         """How the object store is reached, secrets among it."""
-        return self._place.options
+        return None if self._place.access is None else self._place.access.options
 
     @property
     def is_local(self) -> bool:
@@ -96,13 +96,13 @@ class TableStore:
         ------
         InvalidName, TableNotFound, VersionNotFound
         """
-        path, options = self.path_of(name), self._place.options
+        path, access = self.path_of(name), self._place.access
         try:
-            return Snapshot.open(name, path, version, options)
+            return Snapshot.open(name, path, version, access)
         except TableNotFound:
             if not self._place.bring_back(name):
                 raise
-            return Snapshot.open(name, path, version, options)
+            return Snapshot.open(name, path, version, access)
 
     def create(self, name: str, reader: pa.RecordBatchReader, mode: CreateMode = "create") -> Snapshot:
         """Create a table with stable row ids and fill it.
@@ -196,7 +196,8 @@ class TableStore:
         stream = converted(reader, schema, lambda batch: pa.RecordBatch.from_arrays(batch.columns, schema=schema))
         if mode == "create" and not self.is_local:
             with stream.own_failures():
-                return Snapshot(name, path, creation.create(name, path, stream.reader, self.storage_options))
+                dataset = creation.create(name, path, stream.reader, self.storage_options)
+                return Snapshot(name, path, dataset, access=self._place.access)
         with stream.own_failures(), lance_errors(name):
             dataset = lance.write_dataset(
                 stream.reader,
@@ -204,6 +205,6 @@ class TableStore:
                 schema=schema,
                 mode=mode,
                 enable_stable_row_ids=True,
-                storage_options=dict(self._place.options) if self._place.options else None,
+                storage_options=dict(self.storage_options) if self.storage_options else None,
             )
-        return Snapshot(name, path, dataset)
+        return Snapshot(name, path, dataset, access=self._place.access)

@@ -123,7 +123,8 @@ def test_a_due_schedule_becomes_one_job_whoever_looks(office: Office) -> None:
     office.after(seconds=0)
     (job,) = office.jobs()
     assert (job.kind, job.table, job.columns, job.request) == (KIND, "docs", ("vec",), {"gpu_class": "a100"})
-    assert [event.kind for event in office.catalog.events(job_id=job.id)] == ["queued"]
+    (event,) = office.catalog.events(job_id=job.id)
+    assert (event.kind, event.detail["due"]) == ("queued", NOON.isoformat())
     schedule = office.schedule()
     assert (schedule.job_id, schedule.last_run, schedule.next_run) == (job.id, NOON, NOON + timedelta(minutes=10))
 

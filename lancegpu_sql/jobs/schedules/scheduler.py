@@ -182,7 +182,11 @@ class Scheduler:
             schedule.job_kind, table=schedule.table, columns=schedule.columns, request=dict(schedule.request)
         )
         fired |= {"job_id": job.id, "last_job_id": job.id, "last_run": now, "skipped": 0, "waiting_told": False}
-        told = EventDraft(kind="queued", message=f"Its schedule was due ({schedule.title}).")
+        due = {
+            "schedule": schedule.subject,
+            "due": None if schedule.next_run is None else schedule.next_run.isoformat(),
+        }
+        told = EventDraft(kind="queued", message=f"Its schedule was due ({schedule.title}).", detail=due)
         return ScheduleChange(schedule.subject, expected, fired, job=job, events=(told,))
 
     def _impossible(self, schedule: ScheduleRecord, problem: LanceGpuError) -> ScheduleChange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -29,10 +29,13 @@ from lancegpu_sql.query.stage_rows import FIRST_ROWS, INPUT_ROWS
 from lancegpu_sql.query.stages import Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
+from lancegpu_sql.sql.blocks.kinds import VOLATILE
 from lancegpu_sql.sql.call_reader import without_values
 from lancegpu_sql.sql.functions_in_text import calls_in
+from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.plan import plan_query
 from lancegpu_sql.sql.stages import QueryPlan
+from lancegpu_sql.sql.tokens import tokens_of
 
 
 class FunctionQuery:
@@ -91,7 +94,7 @@ class FunctionQuery:
         InvalidQuery
             It does not bind.
         NeedsToRun
-            Its columns are not known before it has run; see `done`.
+            Its columns are not known before it has run; see `looked_for` and `done`.
         """
         with self._describer() as describer:
             columns = describer.columns(self._text)
@@ -108,6 +111,22 @@ class FunctionQuery:
         """
         with self._describer() as describer:
             return describer.schema(self._text)
+
+    @property
+    def gives_the_same_again(self) -> bool:
+        """Whether nothing in it may be another value each time."""
+        texts = [self._text, *(kept.text for kept in self._kept)]
+        signatures = signatures_of(self._known)
+        called = [signatures[without_values(call.function)] for text in texts for call in calls_in(text, signatures)]
+        words = {fold(token.text) for text in texts for token in tokens_of(text)}
+        return all(each.deterministic for each in called) and not words & VOLATILE
+
+    def looked_for(self) -> QueryResult:
+        """Its result, not read yet, where it runs once to tell its columns, and so does each reading of it."""
+        with self._opened() as reading:
+            columns = reading.call(lambda relation: list(zip(relation.columns, map(str, relation.types), strict=True)))
+            names = [reading.functions.as_written(name) for name, _ in columns]
+        return QueryResult(self._opened, names, [kind for _, kind in columns])
 
     def _planned(self, text: str, describer: _Describer) -> QueryPlan:
         computed = self._tables.computed(self._source.stored)
@@ -143,9 +162,9 @@ class FunctionQuery:
 
         if query is not None:
             start, end = query
-            with self._describer() as describer:
+            with suppress(NeedsToRun), self._describer() as describer:
                 plan = self._planned(self._text[start:end], describer)
-            self._plan = replace(plan, final_sql=f"{self._text[:start]}{plan.final_sql}{self._text[end:]}")
+                self._plan = replace(plan, final_sql=f"{self._text[:start]}{plan.final_sql}{self._text[end:]}")
         self._reads_all = True
 
         with self._opened() as reading:
@@ -215,7 +234,7 @@ class FunctionQuery:
                 self._make_kept(cursor, functions, "all")
                 yield _Describer(cursor, functions, self._tables, self._parameters)
         except LanceGpuError as exc:
-            if called:
+            if called or NeedsToRun.__name__ in exc.message:  # calls with constants are doubted only
                 raise NeedsToRun from exc
             raise type(exc)(functions.as_written(exc.message), **exc.facts) from exc.__cause__
         finally:

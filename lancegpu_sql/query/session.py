@@ -41,6 +41,7 @@ Parameters = Sequence[object] | Mapping[str, object]
 
 # A PIVOT that must look for its columns is several statements at once.
 _READS = frozenset({"SELECT", "EXPLAIN", "MULTI"})
+_WRITES = re.compile(r"\s*(CREATE|COPY|INSERT)\b", re.IGNORECASE)
 # What they give is small, and holds names of columns.
 _ABOUT_A_QUERY = re.compile(r"\s*(DESCRIBE|SUMMARIZE|SHOW|DESC)\b", re.IGNORECASE)
 # DuckDB carries out what does so as it binds it, each time.
@@ -138,7 +139,7 @@ class QuerySession:
             except duckdb.Error as other:
                 raise InvalidQuery(str(other).partition("\n")[0]) from other
             return [(found[0].type.name, text)]
-        return [(statement.type.name, statement.query) for statement in found]
+        return [(_kind_of(statement.type.name, statement.query), statement.query) for statement in found]
 
     def query(
         self,
@@ -213,7 +214,7 @@ class QuerySession:
                 at_once = _ABOUT_A_QUERY.match(text) or _MOVES_A_SEQUENCE.search(text)
                 return self._plain.fixed(*query.done()) if at_once else query.result()
             except NeedsToRun:
-                return self._plain.fixed(*query.done())
+                return query.looked_for() if query.gives_the_same_again else self._plain.fixed(*query.done())
         if _MOVES_A_SEQUENCE.search(text):
             with self._plain.reading(text, parameters, tables) as reading:
                 return self._plain.fixed(*reading.call(rows_of))
@@ -345,6 +346,12 @@ class QuerySession:
 
     def _cursor(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return self._plain.cursor()
+
+
+def _kind_of(kind: str, text: str) -> str:
+    """What DuckDB says that a statement is, or what it is beside a PIVOT that must look for its columns."""
+    write = _WRITES.match(text) if kind == "MULTI" else None
+    return write[1].upper() if write else kind
 
 
 def _explained(text: str) -> Explain | None:

@@ -105,6 +105,33 @@ def test_a_pivot_finds_its_columns_in_what_functions_give(session: QuerySession,
     assert functions.rows["size"] <= 4
 
 
+def test_a_pivot_is_read_as_often_as_is_asked_and_computed_once(session: QuerySession, functions: InProcessFunctions):
+    result = session.sql(f"PIVOT (SELECT id, size(text) AS s FROM {GOOD}) ON s USING sum(id) GROUP BY id")
+    runs = len(functions.runs)
+    assert sorted(result.fetchall()) == sorted(result.fetchall()) == [(1, 1, None), (2, 2, None), (4, None, 4)]
+    assert len(functions.runs) == runs + 2
+    assert functions.rows["size"] == 3
+
+
+def test_a_pivot_by_what_may_be_another_value_each_time_is_run_once(
+    session: QuerySession, functions: InProcessFunctions
+):
+    result = session.sql(f"PIVOT {GOOD} ON draw(text) USING max(id)")
+    drawn = functions.rows["draw"]
+    assert result.fetchall() == result.fetchall()
+    assert functions.rows["draw"] == drawn
+
+
+def test_what_a_pivot_finds_is_put_into_a_table_of_the_session(session: QuerySession):
+    session.sql(f"CREATE TEMP TABLE found AS PIVOT (SELECT id, size(text) AS s FROM {GOOD}) ON s USING sum(id)")
+    session.sql(f"INSERT INTO found PIVOT (SELECT id, size(text) AS s FROM {GOOD}) ON s USING max(id)")
+    assert session.sql('SELECT "3", "4" FROM found ORDER BY 1').fetchall() == [(2, 4), (3, 4)]
+
+
+def test_a_function_gives_the_arguments_of_a_table_function(session: QuerySession):
+    assert session.sql("SELECT range + size('x') FROM range(size('ab')) ORDER BY 1").fetchall() == [(1,), (2,)]
+
+
 def test_columns_are_named_as_duckdb_names_them(session: QuerySession):
     result = session.sql("SELECT Size(text), size( 'a' )+1, SIZE('b') AS B FROM docs")
     assert result.columns == ['size("text")', "(size('a') + 1)", "B"]

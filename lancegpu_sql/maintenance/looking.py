@@ -17,7 +17,7 @@ from lancegpu_sql.refresh.places import FORCED_SUFFIX
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.tables import Snapshot, TableStore, upkeep
-from lancegpu_sql.tables.reading import is_known, versions_used
+from lancegpu_sql.tables.reading import is_known, least_used
 from lancegpu_sql.tables.upkeep import Removed
 
 
@@ -96,7 +96,7 @@ def look_at_table(
         stable_row_ids=snapshot.has_stable_row_ids,
         versions=versions,
         held=_held(snapshot, known),
-        used_from=min(versions_used(snapshot), default=None),
+        used_from=least_used(snapshot),
         users_known=is_known(snapshot),
         busy_since=tuple(reading),
         writing_since=tuple(writing),

@@ -3,9 +3,10 @@
 Lance finds out what happened since the version that a write began with from the versions in between: once they are removed it
 may take two writes of the same rows for one, and the table is broken. So a version in use keeps all later ones, too.
 
-A user holds a shared lock of the kernel's on a file named after the table and the version; one that dies, however it dies,
-lets go of it. Where there is no private folder of a database beside the table, as in an object store, nothing is known: there
-the age of versions is what protects those who use them.
+For each table there is one empty file, whose bytes stand for its versions: a user holds a shared lock of the kernel's on one
+of them, and lets go of it when it dies, however it dies. Byte 0 is held by whoever removes versions. Where there is no private
+folder of a database beside the table, as in an object store, nothing is known: there the age of versions is what protects
+those who use them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import update_wrapper
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 _PRIVATE = ".lancegpu"
 _FOLDER = "reading"
-_REMOVING = "removing"
+_REMOVING = 0
+_FLOCK = "hhqqi4x"  # struct flock of Linux where files have 64-bit offsets: type, whence, start, length, process
 _NEWEST = 2**64 - 1  # Lance names a version's manifest by its distance from here
 
 P = ParamSpec("P")
@@ -42,21 +45,20 @@ class Reading:
         It was removed between its being opened and this.
     """
 
-    def __init__(self, snapshot: Snapshot, version: int | None = None) -> None:
-        self._descriptor: int | None = None
-        version = snapshot.version if version is None else version
-        self._path = _folder(snapshot.uri) / f"{_mark(snapshot.name)}-{version}"
-        with _known(snapshot) as known:
-            if not known:
-                return
-            self._descriptor = _locked(self._path)
-            if not _is_there(snapshot.uri, version):
-                self.close()
-                raise VersionNotFound(
-                    f"Version {version} of table {snapshot.name!r} was cleaned up at this very moment. Try again.",
-                    table=snapshot.name,
-                    version=version,
-                )
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._descriptor = _opened(snapshot)
+        if self._descriptor is None:
+            return
+        with _not_while_removing(self._descriptor):
+            _lock(self._descriptor, fcntl.F_RDLCK, snapshot.version)
+            there = _is_there(snapshot.uri, snapshot.version)
+        if not there:
+            self.close()
+            raise VersionNotFound(
+                f"Version {snapshot.version} of table {snapshot.name!r} was cleaned up at this very moment. Try again.",
+                table=snapshot.name,
+                version=snapshot.version,
+            )
 
     def __del__(self) -> None:
         self.close()
@@ -64,52 +66,22 @@ class Reading:
     def close(self) -> None:
         """Let go of it."""
         descriptor, self._descriptor = self._descriptor, None
-        if descriptor is None:
-            return
-        try:
-            _remove_if_unused(descriptor, self._path)
-        finally:
+        if descriptor is not None:
             os.close(descriptor)
-
-
-def is_known(snapshot: Snapshot) -> bool:
-    """Tell whether those who use versions of the table are known."""
-    return _folder(snapshot.uri).parent.is_dir()
-
-
-def versions_used(snapshot: Snapshot) -> set[int]:
-    """Return the versions of a table that are in use on this host."""
-    found = set()
-    for path in _folder(snapshot.uri).glob(f"{_mark(snapshot.name)}-*[0-9]"):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            continue  # whoever used it has let go of it
-        try:
-            if not _remove_if_unused(descriptor, path):
-                found.add(int(path.name.rpartition("-")[2]))
-        finally:
-            os.close(descriptor)
-    return found
-
-
-@contextmanager
-def removing(snapshot: Snapshot) -> Iterator[None]:
-    """Keep everybody from beginning to use a version: who is found to be in use now is who is."""
-    with _locked_file(snapshot, fcntl.LOCK_EX):
-        yield
 
 
 @contextmanager
 def latest_held(snapshot: Snapshot) -> Iterator[None]:
     """Hold on to the version that is the latest now, and to all later ones: for a write that begins here."""
-    with _locked_file(snapshot, fcntl.LOCK_SH):
-        held = Reading(snapshot, int(snapshot.dataset.latest_version)) if _exists(snapshot) else None
+    descriptor = _opened(snapshot)
     try:
+        if descriptor is not None and (Path(snapshot.uri) / "_versions").is_dir():
+            with _not_while_removing(descriptor):
+                _lock(descriptor, fcntl.F_RDLCK, int(snapshot.dataset.latest_version))
         yield
     finally:
-        if held is not None:
-            held.close()
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def writes(function: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[Snapshot, P], T]:
@@ -123,72 +95,89 @@ def writes(function: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concaten
 
 
 @contextmanager
-def _known(snapshot: Snapshot) -> Iterator[bool]:
-    """Keep versions from being removed meanwhile; yield whether those who use them are known."""
-    with _locked_file(snapshot, fcntl.LOCK_SH) as descriptor:
-        yield descriptor is not None
-
-
-@contextmanager
-def _locked_file(snapshot: Snapshot, how: int) -> Iterator[int | None]:
-    folder = _folder(snapshot.uri)
-    descriptor: int | None = None
-    # A folder that is not there, cannot be written to or takes no locks is no reason not to go on.
-    with suppress(OSError):
-        if folder.parent.is_dir():
-            folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = _opened(folder / f"{_mark(snapshot.name)}-{_REMOVING}", how)
+def removing(snapshot: Snapshot) -> Iterator[None]:
+    """Keep everybody from beginning to use a version: who is found to be in use now is who is."""
+    descriptor = _opened(snapshot)
     try:
-        yield descriptor
+        if descriptor is not None:
+            _lock(descriptor, fcntl.F_WRLCK, _REMOVING)
+        yield
     finally:
         if descriptor is not None:
             os.close(descriptor)
 
 
-def _opened(path: Path, how: int) -> int:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def least_used(snapshot: Snapshot) -> int | None:
+    """Return the least version of a table that is in use on this host; None where none is."""
+    descriptor = _opened(snapshot)
+    if descriptor is None:
+        return None
+    found: int | None = None
     try:
-        fcntl.flock(descriptor, how)
-    except BaseException:
+        # The kernel tells of one lock in the way, whichever it comes to first.
+        while found != 1:
+            length = 0 if found is None else found - 1
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 1, length, 0)
+            kind, _, start, _, _ = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))
+            if kind == fcntl.F_UNLCK:
+                return found
+            found = start
+        return found
+    finally:
         os.close(descriptor)
-        raise
+
+
+def is_known(snapshot: Snapshot) -> bool:
+    """Tell whether those of this host who use versions of the table are known."""
+    descriptor = _opened(snapshot)
+    if descriptor is not None:
+        os.close(descriptor)
+    return descriptor is not None
+
+
+@contextmanager
+def _not_while_removing(descriptor: int) -> Iterator[None]:
+    _lock(descriptor, fcntl.F_RDLCK, _REMOVING)
+    try:
+        yield
+    finally:
+        _lock(descriptor, fcntl.F_UNLCK, _REMOVING)
+
+
+def _opened(snapshot: Snapshot) -> int | None:
+    """The table's file; None where there is none, none can be made, or the file system has no such locks."""
+    private = Path(snapshot.uri).parent / _PRIVATE
+    path = private / _FOLDER / hashlib.blake2b(snapshot.name.encode(), digest_size=12).hexdigest()
+    how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+    descriptor: int | None = None
+    # A folder that cannot be written to is no reason not to read.
+    with suppress(OSError):
+        try:
+            descriptor = os.open(path, how, 0o600)
+        except FileNotFoundError:
+            if not private.is_dir():
+                return None
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            descriptor = os.open(path, how, 0o600)
+    if descriptor is not None and not _has_locks(descriptor):
+        os.close(descriptor)
+        return None
     return descriptor
 
 
-def _locked(path: Path) -> int:
-    while True:
-        descriptor = _opened(path, fcntl.LOCK_SH)
-        # It may have been removed by someone who found it unused, between the two.
-        if os.fstat(descriptor).st_nlink:
-            return descriptor
-        os.close(descriptor)
-
-
-def _remove_if_unused(descriptor: int, path: Path) -> bool:
-    """Remove the file of a version that nobody uses, except by this descriptor; tell whether that is so."""
+def _has_locks(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 1, 1, 0))
+    except (OSError, AttributeError):  # some network file systems; other systems than Linux
         return False
-    with suppress(OSError):
-        if os.fstat(descriptor).st_nlink:
-            path.unlink()
     return True
+
+
+def _lock(descriptor: int, kind: int, byte: int) -> None:
+    """Lock one byte, or let go of it; of this descriptor, not of the process, so that its threads see each other."""
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0))
 
 
 def _is_there(uri: str, version: int) -> bool:
     names = (f"{_NEWEST - version:020d}.manifest", f"{version}.manifest")
     return any((Path(uri) / "_versions" / name).exists() for name in names)
-
-
-def _exists(snapshot: Snapshot) -> bool:
-    return (Path(snapshot.uri) / "_versions").is_dir()
-
-
-def _folder(uri: str) -> Path:
-    return Path(uri).parent / _PRIVATE / _FOLDER
-
-
-def _mark(table: str) -> str:
-    """What stands for a table in names of files."""
-    return hashlib.blake2b(table.encode(), digest_size=12).hexdigest()

@@ -17,7 +17,8 @@ from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, s
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.view_needs import list_views, refuse_drop, refuse_overwrite
-from lancegpu_sql.database.views import MaterializedView, ViewStatus
+from lancegpu_sql.database.view_status import ViewStatus, status_of
+from lancegpu_sql.database.views import MaterializedView
 from lancegpu_sql.errors import TableNotFound
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function
@@ -215,7 +216,7 @@ class Database:
 
     def list_materialized_views(self) -> list[ViewStatus]:
         """Return how each view stands, by name."""
-        return [views.status_of(self._services, view) for view in list_views(self._services)]
+        return [status_of(self._services, view) for view in list_views(self._services)]
 
     def drop_materialized_view(self, name: str, *, missing_ok: bool = False) -> None:
         """Remove a view with all its versions, and its schedule.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from lancegpu_sql.catalog.models import JobState
@@ -15,6 +13,7 @@ from lancegpu_sql.database.row_errors import errors_of_view
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.view_needs import refuse_needed
+from lancegpu_sql.database.view_status import ViewStatus, functions_of, status_of
 from lancegpu_sql.errors import AlreadyExists, Cancelled, InUse, StillWaiting, ViewNotFound
 from lancegpu_sql.jobs.errors import Errors
 from lancegpu_sql.refresh.request import RefreshResult
@@ -28,37 +27,6 @@ if TYPE_CHECKING:
 
 
 _UNDER_WAY = (JobState.QUEUED, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
-
-
-@dataclass(frozen=True)
-class ViewStatus:
-    """How a view stands.
-
-    Attributes
-    ----------
-    state
-        ``fresh``; ``stale``: a source or a Function has changed; ``empty``: it was never refreshed; or ``volatile``: its
-        query may give something else each time, so that it is never known to be fresh.
-    reason
-        Which source has changed, and by how many versions; or what is volatile.
-    behind
-        By source that has changed: by how many versions.
-    rows, version
-        How many rows it has, and its table's version.
-    refreshed_at
-        When its last refresh read its sources; None before the first.
-    source_versions
-        The versions of the sources that its rows are made of.
-    """
-
-    view: str
-    state: Literal["fresh", "stale", "empty", "volatile"]
-    reason: str | None
-    behind: Mapping[str, int]
-    rows: int
-    version: int
-    refreshed_at: datetime | None
-    source_versions: Mapping[str, int]
 
 
 class MaterializedView:
@@ -254,7 +222,7 @@ def create_view(services: Services, name: str, query: str, *, if_not_exists: boo
             f"DROP MATERIALIZED VIEW {name} to write another query.",
             table=name,
         )
-    defined = define_view(services.tables, _functions(services), arguments.text(query, "the query of a view"))
+    defined = define_view(services.tables, functions_of(services), arguments.text(query, "the query of a view"))
     services.tables.create_view(name, defined.schema.with_metadata(dict(metadata_of(defined.definition))))
     return MaterializedView(services, name)
 
@@ -323,57 +291,6 @@ def drop_view(services: Services, name: str) -> None:
     services.catalog.drop_schedules_of_table(name)
 
 
-def status_of(services: Services, view: View) -> ViewStatus:
-    """Return how a view stands."""
-    from lancegpu_sql.refresh.views.plan import present_state  # it loads DuckDB
-    from lancegpu_sql.refresh.views.sources import PinnedTables
-
-    known = _functions(services).known()
-    behind: dict[str, int] = {}
-    reason: str | None = None
-    state: Literal["fresh", "stale", "empty", "volatile"] = "fresh"
-    if view.state is None:
-        state, reason = "empty", "it was never refreshed to its end"
-    else:
-        present = present_state(view, PinnedTables(services.tables), known)
-        noted = view.state.sources
-        for source, now in present.sources.items():
-            if source not in noted or now.mark != noted[source].mark:
-                behind[source] = now.version - (noted[source].version if source in noted else 0)
-        others = [name for name, digest in present.functions.items() if view.state.functions.get(name) != digest]
-        told = [f"{name} is {versions:,} version{'s' * (versions != 1)} ahead" for name, versions in behind.items()]
-        told += [f"{name}() is another version" for name in others]
-        if told:
-            state, reason = "stale", "; ".join(told)
-        elif view.definition.volatile:
-            state, reason = "volatile", f"{view.definition.volatile[0]} may be another one each time"
-    return ViewStatus(
-        view=view.name,
-        state=state,
-        reason=reason,
-        behind=behind,
-        rows=view.snapshot.count_rows(),
-        version=view.snapshot.version,
-        refreshed_at=None if view.state is None else view.state.refreshed_at,
-        source_versions={} if view.state is None else {name: one.version for name, one in view.state.sources.items()},
-    )
-
-
-def explained(services: Services, name: str) -> dict[str, Any]:
-    """Return what a refresh would do, and why; no Function is called.
-
-    Raises
-    ------
-    ViewNotFound, TableNotFound, FunctionNotFound
-    StaleInput
-        It would be refused.
-    """
-    from lancegpu_sql.refresh.views.expecting import expect  # it loads DuckDB
-
-    view = open_view(services.tables, name)
-    return asdict(expect(services.refresh_resources(), view, _functions(services)))
-
-
 def view_named(services: Services, written: str) -> str:
     """Return the name of the view that a written one means.
 
@@ -389,9 +306,3 @@ def view_named(services: Services, written: str) -> str:
             f"There is no materialized view {written!r}: SHOW MATERIALIZED VIEWS lists those there are.", view=written
         )
     return open_view(services.tables, meant).name
-
-
-def _functions(services: Services) -> Any:
-    from lancegpu_sql.database.query_runs import QueryRuns  # it loads DuckDB
-
-    return QueryRuns(services)

@@ -149,3 +149,12 @@ def test_a_view_is_made_without_a_call(db: Database, calls: Calls, query: str):
     before = len(db.list_jobs())
     db.create_materialized_view("v", query, with_no_data=True)
     assert (calls.take(), len(db.list_jobs())) == ({}, before)
+
+
+def test_a_view_whose_source_another_tool_dropped_says_so_and_spoils_no_list(db: Database):
+    db.sql("CREATE TABLE passing AS SELECT 1 AS x")
+    db.create_materialized_view("v", "SELECT x FROM passing")
+    db.create_materialized_view("w", MADE)
+    lancedb.connect(db.uri).drop_table("passing")
+    gone, other = db.list_materialized_views()
+    assert (gone.state, "passing" in str(gone.reason), other.state) == ("stale", True, "fresh")

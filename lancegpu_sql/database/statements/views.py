@@ -12,7 +12,8 @@ from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
 from lancegpu_sql.database.statements.context import Context, as_json
 from lancegpu_sql.database.statements.schedules import HOOKS, hooks_of, rule_of
 from lancegpu_sql.database.view_needs import list_views
-from lancegpu_sql.database.views import MaterializedView, ViewStatus
+from lancegpu_sql.database.view_status import ViewStatus, explained, status_of
+from lancegpu_sql.database.views import MaterializedView
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.request import RefreshResult
@@ -126,13 +127,13 @@ def refresh(context: Context, statement: model.RefreshView) -> QueryResult:
 def show(context: Context, statement: model.ShowViews) -> QueryResult:  # noqa: ARG001 - one shape for all
     """List the views."""
     found = list_views(context.services)
-    return context.rows(_SHOWN, [_row(views.status_of(context.services, one)) for one in found])
+    return context.rows(_SHOWN, [_row(status_of(context.services, one)) for one in found])
 
 
 def describe(context: Context, statement: model.DescribeView) -> QueryResult:
     """Tell all of a view."""
     view = open_view(context.services.tables, _view(context, statement.view).name)
-    return context.rows(_DESCRIBED, [_row(views.status_of(context.services, view)) | _details(view)])
+    return context.rows(_DESCRIBED, [_row(status_of(context.services, view)) | _details(view)])
 
 
 def drop(context: Context, statement: model.DropView) -> QueryResult:
@@ -145,7 +146,7 @@ def drop(context: Context, statement: model.DropView) -> QueryResult:
 
 def explain_refresh(context: Context, statement: model.ExplainRefresh) -> QueryResult:
     """Tell what a refresh would do."""
-    told = views.explained(context.services, _view(context, statement.view).name)
+    told = explained(context.services, _view(context, statement.view).name)
     return context.rows(_PLANNED, [told])
 
 

@@ -1,0 +1,109 @@
+"""How materialized views stand, and what a refresh of one would do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from lancegpu_sql.database.services import Services
+from lancegpu_sql.errors import NotFound
+from lancegpu_sql.refresh.views.model import View, ViewState, open_view
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """How a view stands.
+
+    Attributes
+    ----------
+    state
+        ``fresh``; ``stale``: a source or a Function has changed; ``empty``: it was never refreshed; or ``volatile``: its
+        query may give something else each time, so that it is never known to be fresh.
+    reason
+        Which source has changed, and by how many versions; or what is volatile.
+    behind
+        By source that has changed: by how many versions.
+    rows, version
+        How many rows it has, and its table's version.
+    refreshed_at
+        When its last refresh read its sources; None before the first.
+    source_versions
+        The versions of the sources that its rows are made of.
+    """
+
+    view: str
+    state: Literal["fresh", "stale", "empty", "volatile"]
+    reason: str | None
+    behind: Mapping[str, int]
+    rows: int
+    version: int
+    refreshed_at: datetime | None
+    source_versions: Mapping[str, int]
+
+
+def status_of(services: Services, view: View) -> ViewStatus:
+    """Return how a view stands."""
+    behind: dict[str, int] = {}
+    reason: str | None = None
+    state: Literal["fresh", "stale", "empty", "volatile"] = "fresh"
+    if view.state is None:
+        state, reason = "empty", "it was never refreshed to its end"
+    else:
+        behind, told = _changes(services, view, view.state)
+        if told:
+            state, reason = "stale", "; ".join(told)
+        elif view.definition.volatile:
+            state, reason = "volatile", f"{view.definition.volatile[0]} may be another one each time"
+    return ViewStatus(
+        view=view.name,
+        state=state,
+        reason=reason,
+        behind=behind,
+        rows=view.snapshot.count_rows(),
+        version=view.snapshot.version,
+        refreshed_at=None if view.state is None else view.state.refreshed_at,
+        source_versions={} if view.state is None else {name: one.version for name, one in view.state.sources.items()},
+    )
+
+
+def explained(services: Services, name: str) -> dict[str, Any]:
+    """Return what a refresh would do, and why; no Function is called.
+
+    Raises
+    ------
+    ViewNotFound, TableNotFound, FunctionNotFound
+    StaleInput
+        It would be refused.
+    """
+    from lancegpu_sql.refresh.views.expecting import expect  # it loads DuckDB
+
+    view = open_view(services.tables, name)
+    return asdict(expect(services.refresh_resources(), view, functions_of(services)))
+
+
+def functions_of(services: Services) -> Any:
+    """Return the Functions of a database, as its queries have them."""
+    from lancegpu_sql.database.query_runs import QueryRuns  # it loads DuckDB
+
+    return QueryRuns(services)
+
+
+def _changes(services: Services, view: View, noted: ViewState) -> tuple[dict[str, int], list[str]]:
+    """The sources that have changed, by how many versions, and all that has, in words; what is gone, too."""
+    from lancegpu_sql.refresh.views.plan import present_state  # it loads DuckDB
+    from lancegpu_sql.refresh.views.sources import PinnedTables
+
+    try:
+        present = present_state(view, PinnedTables(services.tables), functions_of(services).known())
+    except NotFound as exc:
+        return {}, [exc.message]
+    behind = {
+        name: now.version - (noted.sources[name].version if name in noted.sources else 0)
+        for name, now in present.sources.items()
+        if name not in noted.sources or now.mark != noted.sources[name].mark
+    }
+    others = [name for name, digest in present.functions.items() if noted.functions.get(name) != digest]
+    told = [f"{name} is {versions:,} version{'s' * (versions != 1)} ahead" for name, versions in behind.items()]
+    return behind, told + [f"{name}() is another version" for name in others]

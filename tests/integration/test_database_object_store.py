@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,15 @@ def test_rows_of_merges_at_once_from_two_hosts_are_inserted_once(shop: Shop) -> 
             text = f"MERGE INTO t USING (SELECT {number} AS id) n USING (id) WHEN NOT MATCHED THEN INSERT"
             list(pool.map(lambda host, text=text: host.sql(text), [db, other]))
         assert sorted(table.to_arrow()["id"].to_pylist()) == [1, 10, 11, 12, 13]
+
+
+def test_a_table_is_compacted_and_versions_stay_on_which_another_host_may_be_writing(shop: Shop) -> None:
+    with shop.open() as db:
+        table = db.create_table("t", ROWS)
+        table.add([{"key": 41, "x": 41}])
+        done = table.optimize(cleanup_older_than=timedelta(0))
+        assert (done.fragments_before, done.fragments_after, done.versions_removed) == (2, 1, 0)
+        assert by_key(table, "x") == {key: key for key in range(1, 42)}
 
 
 # --- agents and commands

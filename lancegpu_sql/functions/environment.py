@@ -22,6 +22,8 @@ _PYTHON_VERSION = re.compile(r"3\.(\d{1,2})", re.ASCII)
 # Goes into every digest: environments made in another way are others.
 _FORM = "lancegpu environment 1"
 _LOCKED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*?)(?:\[[^\]]*\])?\s*(?:==|@)\s*([^\s\\;]+)", re.MULTILINE)
+# A wheel by its place alone.
+_WHEEL = re.compile(r"^(?:file:)?/\S*/([^/\s-]+)-([^/\s-]+)-[^/\s]+\.whl", re.MULTILINE)
 _PASSWORD = re.compile(r"://[^/@\s]*@")
 
 
@@ -57,7 +59,7 @@ class Environment:
 
 def packages_of(lock: str) -> dict[str, str]:
     """Return the packages of a lock by name, with their versions."""
-    return {canonical(name): version for name, version in _LOCKED.findall(lock)}
+    return {canonical(name): version for name, version in (*_LOCKED.findall(lock), *_WHEEL.findall(lock))}
 
 
 def canonical(name: str) -> str:

@@ -15,6 +15,8 @@ cloudpickle==3.1.3 \\
 My_Package==1.2 ; sys_platform == 'linux' \\
     --hash=sha256:cbe9
 local @ file:///wheels/local-1.0-py3-none-any.whl
+/wheels/by_path-2.0-py3-none-any.whl \\
+    --hash=sha256:aaaa
 """
 
 
@@ -63,6 +65,7 @@ def test_a_lock_names_its_packages_and_their_versions() -> None:
         "cloudpickle": "3.1.3",
         "my-package": "1.2",
         "local": "file:///wheels/local-1.0-py3-none-any.whl",
+        "by-path": "2.0",
     }
 
 

@@ -18,6 +18,7 @@ from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.binding import Bindable
 from lancegpu_sql.functions.decorator import Function
 from lancegpu_sql.functions.definition import Definition, as_function, define
+from lancegpu_sql.functions.gpu_needs import DEFAULT_GPU_CLASS, GpuClassLimit, check_gpu_class
 from lancegpu_sql.functions.imports_needed import imports_needed, missing_here
 from lancegpu_sql.functions.inspection import inspect_file
 from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, checked_placement, known_options
@@ -49,7 +50,7 @@ def register_file(services: Services, path: str | os.PathLike[str], name: str | 
         raise LoadFailed("\n".join(filter(None, [problem.message, frame])), **problem.facts) from None
     limits = limits_of(services.catalog)
     for definition in definitions:
-        registry.check_gpu_class(limits, definition.version.name, definition.version.placement)
+        check_gpu_class(limits, definition.version.name, definition.version.placement)
         check_placement_here(services, definition.version.name, definition.version.placement)
     return [register_definition(services, definition) for definition in definitions]
 
@@ -108,7 +109,7 @@ def check_placement_here(services: Services, name: str, placement: FunctionPlace
         parse_image(placement.image)
     except ValueError as exc:
         raise InvalidFunction(f"{name}: image: {exc}.", function=name) from exc
-    wanted = (placement.gpu_class or registry.DEFAULT_GPU_CLASS) if placement.gpu else None
+    wanted = (placement.gpu_class or DEFAULT_GPU_CLASS) if placement.gpu else None
     allowed = next((one.allowed_images for one in known_gpu_classes(services.catalog) if one.name == wanted), None)
     if allowed is not None and not is_allowed(placement.image, allowed):
         raise InvalidFunction(
@@ -157,9 +158,9 @@ def own_frame(traceback_text: str, path: str | os.PathLike[str]) -> str:
     return "\n".join(lines[at : at + 2])
 
 
-def limits_of(catalog: Catalog) -> dict[str, registry.GpuClassLimit]:
+def limits_of(catalog: Catalog) -> dict[str, GpuClassLimit]:
     """Return the GPU classes by name, with what a worker of each may have."""
     return {
-        one.name: registry.GpuClassLimit(one.max_gpu_count_per_worker, one.gpu_memory_bytes)
+        one.name: GpuClassLimit(one.max_gpu_count_per_worker, one.gpu_memory_bytes)
         for one in known_gpu_classes(catalog)
     }

@@ -11,7 +11,7 @@ from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, GpuC
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import GpuClassesDiffer, GpuClassNotFound, InvalidInput
-from lancegpu_sql.functions.registry import DEFAULT_GPU_CLASS, too_small
+from lancegpu_sql.functions.gpu_needs import DEFAULT_GPU_CLASS, too_small
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.gpu_class_changes import changes
 from lancegpu_sql.placement.gpu_class_file import load_gpu_classes

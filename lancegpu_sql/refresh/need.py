@@ -13,7 +13,7 @@ from lancegpu_sql.catalog.models import FunctionPlacement, FunctionVersion, job_
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.functions.environment_store import environment_of
-from lancegpu_sql.functions.registry import too_small
+from lancegpu_sql.functions.gpu_needs import too_small
 from lancegpu_sql.functions.secret_sources import check_allowed
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.query.bound import bound_values

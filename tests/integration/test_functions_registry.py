@@ -18,10 +18,10 @@ from lancegpu_sql.errors import (
     InvalidFunction,
     InvalidName,
 )
+from lancegpu_sql.functions.gpu_needs import GpuClassLimit
 from lancegpu_sql.functions.loading import load
 from lancegpu_sql.functions.payload import Payload
 from lancegpu_sql.functions.registry import (
-    GpuClassLimit,
     alter_function,
     drop_function,
     get_function,

@@ -28,7 +28,8 @@ def views(context: typer.Context, db: DbOption = None, json: JsonOption = False)
     lines = []
     for one in found:
         schedule = schedules.get(one.view)
-        about = [one.reason, None if schedule is None else schedule.reason]
+        failed = f"{one.calls_failed:,} calls failed: SHOW ERRORS FOR TABLE {one.view}" if one.calls_failed else None
+        about = [one.reason, failed, None if schedule is None else schedule.reason]
         lines.append(
             [
                 one.view,

@@ -31,6 +31,8 @@ class ViewStatus:
         When its last refresh read its sources; None before the first.
     source_versions
         The versions of the sources that its rows are made of.
+    calls_failed
+        Calls of Functions that it has no value of, for they failed; see `MaterializedView.errors`.
     """
 
     view: str
@@ -41,6 +43,7 @@ class ViewStatus:
     version: int
     refreshed_at: datetime | None
     source_versions: Mapping[str, int]
+    calls_failed: int = 0
 
 
 def status_of(services: Services, view: View) -> ViewStatus:
@@ -65,6 +68,7 @@ def status_of(services: Services, view: View) -> ViewStatus:
         version=view.snapshot.version,
         refreshed_at=None if view.state is None else view.state.refreshed_at,
         source_versions={} if view.state is None else {name: one.version for name, one in view.state.sources.items()},
+        calls_failed=0 if view.state is None else view.state.calls_failed,
     )
 
 

@@ -46,6 +46,7 @@ _SHOWN = pa.schema(
         ("version", pa.int64()),
         ("refreshed_at", pa.timestamp("us", "UTC")),
         ("source_versions", pa.string()),
+        ("calls_failed", pa.int64()),
     ]
 )
 _DESCRIBED = pa.schema(
@@ -174,6 +175,7 @@ def _row(status: ViewStatus) -> dict[str, Any]:
         "version": status.version,
         "refreshed_at": status.refreshed_at,
         "source_versions": as_json(dict(status.source_versions)),
+        "calls_failed": status.calls_failed,
     }
 
 

@@ -77,6 +77,8 @@ class ViewState(BaseModel):
         When.
     failed
         The calls that have no value, for they failed; see `lancegpu_sql.refresh.views.failed_calls`.
+    calls_failed
+        How many these are.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -86,6 +88,7 @@ class ViewState(BaseModel):
     fragments: str = ""
     refreshed_at: datetime
     failed: dict[str, str] = {}
+    calls_failed: int = 0
 
     @property
     def fragment_marks(self) -> frozenset[bytes]:

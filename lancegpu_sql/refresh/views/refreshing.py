@@ -172,7 +172,8 @@ class _ViewRefresh:
             found.append(left_of(self._failed, np.sort(row_ids(source)), computed))
         groups = {group for some in found for group in some}
         failed = {group: FailedCalls.joined(some[group] for some in found if group in some) for group in groups}
-        return plan.state.model_copy(update={"failed": texts_of(failed)}), sum(map(len, failed.values()))
+        count = sum(map(len, failed.values()))
+        return plan.state.model_copy(update={"failed": texts_of(failed), "calls_failed": count}), count
 
     def _query(self, session: QuerySession, text: str, given: Mapping[str, TableRelation]) -> QueryResult:
         self._reading = session.query(text, given=given)

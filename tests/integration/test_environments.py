@@ -171,16 +171,21 @@ def greeting(tmp_path: Path, wheels: Path) -> Environment:
     return Environment(own_python_version(), f"lancegpu-greeting==1.0 --hash=sha256:{digest}\n")
 
 
-def test_processes_that_ask_at_once_make_it_once(tmp_path: Path, greeting: Environment) -> None:
-    program = textwrap.dedent(
+def making(folder: Path, environment: Environment) -> str:
+    """A program that makes an environment, and says so."""
+    return textwrap.dedent(
         f"""
         import logging
         from lancegpu_sql.functions.environment import Environment
         from lancegpu_sql.functions.environment_store import EnvironmentStore
         logging.basicConfig(level="INFO", format="%(message)s")
-        print(EnvironmentStore({str(tmp_path / "kept")!r}).make({greeting!r}).python)
+        print(EnvironmentStore({str(folder)!r}).make({environment!r}).python)
         """
     )
+
+
+def test_processes_that_ask_at_once_make_it_once(tmp_path: Path, greeting: Environment) -> None:
+    program = making(tmp_path / "kept", greeting)
 
     def run(_: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -199,6 +204,16 @@ def test_what_one_who_was_killed_left_is_cleared_away(tmp_path: Path, greeting: 
     made = store.make(greeting)
     assert subprocess.run([made.python, "-c", "import lancegpu_greeting"], check=True).returncode == 0
     assert not beside.exists()
+
+
+def test_a_maker_that_is_killed_costs_no_more_than_its_own_work(tmp_path: Path, greeting: Environment) -> None:
+    maker = subprocess.Popen([sys.executable, "-c", making(tmp_path / "kept", greeting)], stdout=subprocess.DEVNULL)
+    while not list((tmp_path / "kept").glob("*.new-*")) and maker.poll() is None:
+        pass
+    maker.kill()
+    maker.wait()
+    made = EnvironmentStore(tmp_path / "kept").make(greeting)
+    assert subprocess.run([made.python, "-c", "import lancegpu_greeting"], check=True).returncode == 0
 
 
 def test_an_environment_whose_interpreter_is_gone_is_made_anew(tmp_path: Path, greeting: Environment) -> None:

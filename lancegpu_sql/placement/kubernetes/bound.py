@@ -59,7 +59,7 @@ def _image(pod: PodView, image: str, reason: str, message: str) -> Verdict:
     says = f"; the kubelet says {quoted(message)}" if message else ""
     if reason == "CreateContainerConfigError":
         what = f"image {image!r} cannot be run on node {pod.node}: it wants to run as root (build it for another user), or "
-        return Verdict("image", f"{what}a Secret or ConfigMap that the class names is missing{says}")
+        return Verdict("image", f"{what}a Secret or ConfigMap that the class, or the secrets of the Function, name is missing{says}")
     if reason == "InvalidImageName":
         return Verdict("image", f"{image!r} is no valid image name; correct the class's image{says}", False)
     if reason == "ErrImageNeverPull":

@@ -99,7 +99,7 @@ def plan_checkpoints(
 
 def is_expired(one: Checkpoints, wanted: Wanted, now: datetime | None = None) -> bool:
     """Whether nobody will use checkpoints any more; without a time, whether that is so whatever their age."""
-    if one.job_state in _GOES_ON:
+    if one.in_use or one.job_state in _GOES_ON:
         return False
     if one.forced and one.job_state in (None, JobState.FINISHED):
         return True

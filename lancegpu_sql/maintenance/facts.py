@@ -51,6 +51,8 @@ class Checkpoints:
         What they take.
     lock
         The name of the column's lock.
+    in_use
+        Whether a refresh of the column is under way, which may be taking them over.
     """
 
     folder: Path
@@ -60,6 +62,7 @@ class Checkpoints:
     touched_at: datetime
     size_bytes: int
     lock: str
+    in_use: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -101,7 +101,7 @@ def look_at_table(
         busy_since=tuple(reading),
         writing_since=tuple(writing),
         refreshing=tuple(_refreshing(snapshot, catalog, jobs, locked)),
-        checkpoints=tuple(_checkpoints(snapshot, catalog, folder)),
+        checkpoints=tuple(_checkpoints(snapshot, catalog, folder, locked)),
         left_over=upkeep.remove_versions(snapshot, [], dry_run=True) if files else Removed(),
         under_way=upkeep.remove_versions(snapshot, [], unfinished_files=True, dry_run=True) if all_files else Removed(),
     )
@@ -113,7 +113,7 @@ def running_jobs(catalog: Catalog) -> list[JobRecord]:
     return [job for job in owned if job.owner is None or job.owner.is_alive() is not False]
 
 
-def checkpoints_in(folder: Path, catalog: Catalog) -> list[Checkpoints]:
+def checkpoints_in(folder: Path, catalog: Catalog, *, in_use: bool = False) -> list[Checkpoints]:
     """Return what stands in the folder of one column's checkpoints."""
     found = []
     for job_folder in sorted(folder.glob("*/*")):
@@ -121,7 +121,7 @@ def checkpoints_in(folder: Path, catalog: Catalog) -> list[Checkpoints]:
         forced = job_folder.name.endswith(FORCED_SUFFIX)
         size_bytes, touched = sized([job_folder, *job_folder.rglob("*")])
         state = _state(catalog, job_id)
-        found.append(Checkpoints(job_folder, job_id, state, forced, touched, size_bytes, folder.name))
+        found.append(Checkpoints(job_folder, job_id, state, forced, touched, size_bytes, folder.name, in_use))
     return found
 
 
@@ -203,9 +203,12 @@ def _refreshing(
     return found
 
 
-def _checkpoints(snapshot: Snapshot, catalog: Catalog, folder: Path) -> list[Checkpoints]:
-    names = dict.fromkeys(lock_name(snapshot.name, one.proof_column) for one in snapshot.computed)
-    return [found for name in names for found in checkpoints_in(folder / "checkpoints" / name, catalog)]
+def _checkpoints(
+    snapshot: Snapshot, catalog: Catalog, folder: Path, locked: Collection[str] | None
+) -> Iterator[Checkpoints]:
+    for column in dict.fromkeys(one.proof_column for one in snapshot.computed):
+        at = folder / "checkpoints" / lock_name(snapshot.name, column)
+        yield from checkpoints_in(at, catalog, in_use=locked is not None and column not in locked)
 
 
 def _state(catalog: Catalog, job_id: str) -> JobState | None:

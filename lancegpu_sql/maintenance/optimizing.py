@@ -24,6 +24,8 @@ from lancegpu_sql.tables.reading import removing
 from lancegpu_sql.tables.upkeep import Compacted, Removed
 
 _LOCK_NAME = "\0optimize"  # of no column
+_BEATEN = "other writers were first each time it was tried"
+
 _AT_ONCE_BYTES = 4 << 30
 """Of fragments compacted in one commit: so much is done again after a conflict, and at most lost to a kill."""
 
@@ -110,8 +112,7 @@ class _Optimize:
     def run(self) -> OptimizeResult:
         """Do what there is to do."""
         first = self._plan(files=False)
-        # Fragments of which only some are indexed are not made one.
-        upkeep.update_indexes(self._before)
+        self._update_indexes()
         self._compact(first)
         # What was made of the table meanwhile may need other versions, and compaction has made one more.
         self._check()
@@ -119,8 +120,11 @@ class _Optimize:
         with removing(self._before):
             second = self._plan(files=True)
             gone, old = self._remove(second), second.files != "none"
-        self._job.event("removed", f"{gone.versions:,} versions and {gone.files:,} files of {gone.size_bytes:,} bytes")
-        checkpoints = [one for one in first.checkpoints if self._forget(one)]
+        if gone.files:
+            told_of = f"{gone.versions:,} versions and {gone.files:,} files of {gone.size_bytes:,} bytes"
+            self._job.event("removed", told_of)
+        for one in first.checkpoints:
+            remove_checkpoints(one)
         latest = self._resources.tables.open(self._table)
         steps = [
             *(one for one in first.told if one.action in ("compact", "leave fragments")),
@@ -140,13 +144,20 @@ class _Optimize:
             versions_removed=gone.versions,
             files_removed=gone.files,
             bytes_removed=gone.size_bytes,
-            checkpoints_removed=len(checkpoints),
+            checkpoints_removed=len(first.checkpoints),
             steps=told(steps),
             job_id=self._job.id,
         )
 
     def _plan(self, *, files: bool) -> TablePlan:
         return _planned(self._resources, self._table, self._options, self._views, self._locked, files=files)
+
+    def _update_indexes(self) -> None:
+        """Bring indexes up to date: fragments of which only some are indexed are not made one."""
+        try:
+            upkeep.update_indexes(self._before)
+        except CommitConflict as exc:
+            self._left.append(Step("leave indexes", "as they are", 0, None, f"{_BEATEN}; {exc.message}"))
 
     def _compact(self, plan: TablePlan) -> None:
         if not plan.groups:
@@ -157,7 +168,7 @@ class _Optimize:
             try:
                 done = upkeep.compact(self._before, fragments)
             except CommitConflict as exc:
-                reason = f"other writers were first each time it was tried; {exc.message}"
+                reason = f"{_BEATEN}; {exc.message}"
                 self._left.append(
                     Step("leave fragments", numbered("fragment", fragments), len(fragments), None, reason)
                 )
@@ -182,13 +193,6 @@ class _Optimize:
         if not plan.versions and plan.files == "none":
             return Removed()
         return upkeep.remove_versions(self._before, plan.versions, unfinished_files=plan.files == "all")
-
-    def _forget(self, one: Checkpoints) -> bool:
-        """Remove checkpoints, unless a refresh may be reading them."""
-        if one.lock not in {lock_name(self._table, column) for column in self._locked}:
-            return False
-        remove_checkpoints(one)
-        return True
 
     def _check(self) -> None:
         if self._job.cancelled.is_set():

@@ -49,7 +49,7 @@ class OptimizeStep(BaseModel):
     Attributes
     ----------
     action
-        ``compact``, ``leave fragments``, ``remove versions``, ``keep versions``, ``remove files``, ``keep files``,
+        ``compact``, ``leave fragments``, ``leave indexes``, ``remove versions``, ``keep versions``, ``remove files``, ``keep files``,
         ``remove checkpoints``, ``keep checkpoints``.
     what
         Of what, in words.

@@ -9,6 +9,7 @@ from typing import Literal
 Action = Literal[
     "compact",
     "leave fragments",
+    "leave indexes",
     "remove versions",
     "keep versions",
     "remove files",

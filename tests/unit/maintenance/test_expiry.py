@@ -94,8 +94,8 @@ def test_young_files_go_where_that_is_asked_for_and_no_job_writes(writers: objec
     assert plan_files(facts, ALL, NOW)[0] == "none"
 
 
-def checkpoints(state: JobState | None, days: float, *, forced: bool = False) -> Checkpoints:
-    return Checkpoints(Path("x"), "1", state, forced, ago(days), 10, "lock")
+def checkpoints(state: JobState | None, days: float, *, forced: bool = False, in_use: bool = False) -> Checkpoints:
+    return Checkpoints(Path("x"), "1", state, forced, ago(days), 10, "lock", in_use)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,7 @@ def checkpoints(state: JobState | None, days: float, *, forced: bool = False) ->
         (checkpoints(JobState.FAILED, 31), True),
         (checkpoints(None, 29), False),
         (checkpoints(None, 31), True),
+        (checkpoints(None, 31, in_use=True), False),
         (checkpoints(None, 1, forced=True), True),
         (checkpoints(JobState.CANCELLED, 1, forced=True), False),
         *((checkpoints(state, 365), False) for state in JobState if not state.ended),

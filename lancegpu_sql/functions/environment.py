@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -48,6 +47,9 @@ class Environment:
     @property
     def digest(self) -> str:
         """Names it among all environments of machines of this kind."""
+        # Workers import this module for its checks, and have no use for what loads OpenSSL.
+        import hashlib
+
         told = json.dumps([_FORM, self.python_version, self.lock, sysconfig.get_platform()])
         return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import itertools
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -74,6 +73,8 @@ def load(
 
 def _import_code(code: bytes, folder: Path | None) -> None:
     # Few Functions need it, and each worker's start would pay for it.
+    import tempfile
+
     from lancegpu_sql.functions.local_modules import import_from, unpack
 
     import_from(unpack(code, folder or Path(tempfile.mkdtemp(prefix="lancegpu-code-"))))

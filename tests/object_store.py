@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -30,7 +29,7 @@ START_SECONDS = 60
 
 # moto looks whether an object is there and puts it in two steps. A store takes one conditional put after the other.
 SERVER = """
-import sys, threading
+import os, sys, threading
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
@@ -42,6 +41,11 @@ def app(environ, start_response):
     with turn:
         return [b"".join(moto(environ, start_response))]
 
+def end_with_parent():
+    sys.stdin.read()
+    os._exit(0)
+
+threading.Thread(target=end_with_parent, daemon=True).start()
 run_simple("127.0.0.1", int(sys.argv[1]), app, threaded=True)
 """
 
@@ -100,13 +104,16 @@ def running(python: Path) -> Iterator[S3Server]:
         port = probe.getsockname()[1]
     command = [python, "-c", SERVER, str(port)]
     environment = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    # It reads the pipe to its end, which comes with this process's own, however that ends.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
     try:
         _make_bucket(port, process)
         yield S3Server(f"http://127.0.0.1:{port}")
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(START_SECONDS)
+        process.kill()
+        process.communicate(timeout=START_SECONDS)
 
 
 def _make_bucket(port: int, process: subprocess.Popen[bytes]) -> None:

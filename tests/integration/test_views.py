@@ -13,6 +13,7 @@ from agents import eventually
 from refresh_kit import PATIENCE_SECONDS, Calls, Gate, gated, noting, open_database, reference, short_folder
 
 from lancegpu_sql import col
+from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database
 from lancegpu_sql.errors import (
     AlreadyExists,
@@ -229,6 +230,16 @@ def test_a_volatile_view_says_so_and_always_runs(db: Database):
     assert (view.status.state, view.refresh().mode) == ("volatile", "full")
     (told,) = db.sql("EXPLAIN REFRESH v").to_arrow().to_pylist()
     assert "random()" in told["reason"]
+
+
+def test_a_job_whose_process_died_when_it_had_published_publishes_no_second_time(db: Database):
+    view = db.create_materialized_view("v", "SELECT key, random() AS r FROM t", with_no_data=True)
+    job = view.refresh_async()
+    version = job.wait(PATIENCE_SECONDS).version
+    db._services.catalog.update_job(job.id, state=JobState.QUEUED, owner=None, result=None)
+    result = db.resume_job(job.id)
+    assert (result.mode, result.version, view.version) == ("no_op", version, version)
+    assert view.refresh().version == version + 1
 
 
 def test_explain_refresh_tells_the_mode_why_and_how_much(db: Database):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -90,10 +91,10 @@ class Noting(InProcessFunctions):
 class Job:
     """A refresh's job, which tells nobody."""
 
-    id = "job"
     grace_seconds = 0.0
 
     def __init__(self) -> None:
+        self.id = str(uuid.uuid4())
         self.cancelled = threading.Event()
 
     def waiting(self, waiting_on: object) -> None:

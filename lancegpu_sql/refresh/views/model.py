@@ -75,6 +75,8 @@ class ViewState(BaseModel):
         With ``rows``: what stands for each fragment of the source, one behind the other.
     refreshed_at
         When.
+    refreshed_by
+        The job that did it.
     failed
         The calls that have no value, for they failed; see `lancegpu_sql.refresh.views.failed_calls`.
     calls_failed
@@ -87,6 +89,7 @@ class ViewState(BaseModel):
     functions: dict[str, str]
     fragments: str = ""
     refreshed_at: datetime
+    refreshed_by: str = ""
     failed: dict[str, str] = {}
     calls_failed: int = 0
 

@@ -46,8 +46,11 @@ def refresh_view(
     job: RefreshJob,
     *,
     functions: FunctionSource | None = None,
+    for_another: bool = False,
 ) -> RefreshResult:
     """Bring a view up to date with the latest versions of its sources, in one commit.
+
+    A job whose process died between that commit and its end commits nothing more when it is gone on with.
 
     With `options.cascade` the views that it reads are brought up to date before it, each in a commit of its own.
     Of two refreshes of one view the second waits for the first. Results of Functions that were computed are kept, whatever
@@ -57,6 +60,8 @@ def refresh_view(
     ----------
     functions
         What computes Functions; workers if left out.
+    for_another
+        Whether that is done for a view that reads this one.
 
     Raises
     ------
@@ -72,7 +77,7 @@ def refresh_view(
         first = options.model_copy(update={"full": False})
         for read in view.definition.reads:
             if resources.tables.exists(read) and view_of(resources.tables.open(read)) is not None:
-                refresh_view(resources, read, first, job, functions=functions)
+                refresh_view(resources, read, first, job, functions=functions, for_another=True)
 
     def wait_behind() -> None:
         told = f"another refresh of view {name} runs; this one starts when it ends, and does what is left"
@@ -84,7 +89,8 @@ def refresh_view(
         job.running("planning")
         why = WhyFailed(resources.settings.job_errors_kept + 1)
         source = functions or WorkerFunctions(resources, name, options, job, why)
-        return _ViewRefresh(resources, name, options, job, source, why).run()
+        refresh = _ViewRefresh(resources, name, options, job, source, why)
+        return (None if for_another else refresh.published_before()) or refresh.run()
 
 
 class _ViewRefresh:
@@ -118,6 +124,21 @@ class _ViewRefresh:
         by_row = by_row and self._failures.matters
         self._functions = KeptFunctions(source, self._store, self._failures, by_row=by_row)
         self._reading: QueryResult | None = None
+
+    def published_before(self) -> RefreshResult | None:
+        """Return what this job did, where it did it already and could not say so any more."""
+        state = self._view.state
+        if state is None or state.refreshed_by != self._job.id:
+            return None
+        return RefreshResult(
+            mode="no_op",
+            rows_assigned=0,
+            rows_failed=0,
+            rows_remaining=sum(map(len, self._failed.values())),
+            version=self._view.snapshot.version,
+            job_id=self._job.id,
+            source_versions={name: source.version for name, source in state.sources.items()},
+        )
 
     def run(self) -> RefreshResult:
         """Do what there is to do."""
@@ -173,7 +194,8 @@ class _ViewRefresh:
         groups = {group for some in found for group in some}
         failed = {group: FailedCalls.joined(some[group] for some in found if group in some) for group in groups}
         count = sum(map(len, failed.values()))
-        return plan.state.model_copy(update={"failed": texts_of(failed), "calls_failed": count}), count
+        made = {"failed": texts_of(failed), "calls_failed": count, "refreshed_by": self._job.id}
+        return plan.state.model_copy(update=made), count
 
     def _query(self, session: QuerySession, text: str, given: Mapping[str, TableRelation]) -> QueryResult:
         self._reading = session.query(text, given=given)

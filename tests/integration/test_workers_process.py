@@ -64,6 +64,7 @@ def test_a_worker_loads_no_room_but_its_own_and_functions(worker):
     assert set(loaded.split()) <= {
         "lancegpu_sql.errors",
         "lancegpu_sql.functions",
+        "lancegpu_sql.imports",
         "lancegpu_sql.version",
         "lancegpu_sql.workers",
     }

@@ -15,7 +15,7 @@ BUDGET_SECONDS = {
     "cli": 90.0,
     "integration": 420.0,
     "server": 180.0,
-    "kubernetes": 180.0,
+    "kubernetes": 240.0,
     "browser": 120.0,
     "chaos": 420.0,
 }

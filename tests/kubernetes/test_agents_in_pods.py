@@ -145,7 +145,7 @@ def test_agents_find_their_catalog_by_the_secret_and_show_its_password_to_nobody
     assert not [one for one in (said.encode(), objects.encode(), *files) if PASSWORD.encode() in one]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_agent_is_killed_while_a_scheduled_refresh_waits_for_room_and_each_refresh_happens_once(
     agents: Agents, real_node: RealNode
 ):

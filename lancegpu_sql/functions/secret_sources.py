@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -120,8 +121,7 @@ class Masking:
         forms = set(self._values)
         for value in values:
             for part in (value, *value.splitlines()):
-                # As in an error's message, where a value is shown as Python or JSON write it.
-                forms.update((part, repr(part)[1:-1], part.encode("unicode_escape").decode()))
+                forms.update(_forms(part))
         self._values = tuple(sorted((one for one in forms if len(one) >= LEAST_CHARACTERS), key=len, reverse=True))
 
     def __call__(self, text: str) -> str:
@@ -129,6 +129,22 @@ class Masking:
         for value in self._values:
             text = text.replace(value, "***")
         return text
+
+
+def _forms(value: str) -> set[str]:
+    """Return how a value stands in texts: as it is, as Python and JSON show it, and as a part of a URL or a form."""
+    # Only workers that have secrets need them.
+    import json
+    from urllib.parse import quote, quote_plus
+
+    # A variable need not be UTF-8.
+    content = value.encode(errors="surrogateescape")
+    shown = repr(value)[1:-1]
+    # Beside a double quote, Python writes single ones otherwise than alone.
+    forms = {value, shown, shown.replace("'", "\\'"), repr(content)[2:-1], value.encode("unicode_escape").decode()}
+    forms.add(json.dumps(value)[1:-1])
+    forms.add(json.dumps(value, ensure_ascii=False)[1:-1])
+    return forms | {quote(content), quote(content, safe=""), quote_plus(content)}
 
 
 def _is_place(source: str) -> bool:
@@ -160,12 +176,21 @@ def _read(name: str, source: str) -> str | None:
 
 def _content(path: Path) -> tuple[str | None, str]:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None, "it is no regular file"
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
             return None, "the file has more than 1 MiB"
+        if b"\0" in content:
+            return None, "the file holds a null byte, which no variable can"
         return content.decode().removesuffix("\n"), ""
     except UnicodeDecodeError:
         return None, "the file is no text"
     except OSError as exc:
         return None, exc.strerror or type(exc).__name__
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file; a pipe would keep whoever opens it until somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, quote_plus, urlencode
 
 import pytest
 
@@ -119,3 +123,39 @@ def test_a_secret_is_masked_as_it_is_and_as_python_shows_it(text: str) -> None:
 def test_each_line_of_a_secret_is_masked() -> None:
     masked = Masking(["-----BEGIN KEY-----\nAAAABBBB\nCCCC"])
     assert [masked(line) for line in ("got AAAABBBB", "CCCC")] == ["got ***", "***"]
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        json.dumps,
+        quote,
+        quote_plus,
+        ascii,
+        lambda value: json.dumps(value, ensure_ascii=False),
+        lambda value: urlencode({"key": value}),
+        lambda value: repr(value.encode()),
+        lambda value: repr(f'a "{value}"'),
+    ],
+)
+def test_a_secret_is_masked_as_json_urls_and_bytes_show_it(shown: Callable[[str], str]) -> None:
+    value = "+d/e=f g'h\u00e9\u20acij"
+    text = Masking([value])(shown(value))
+    assert ("***" in text, "ij" in text) == (True, False)
+
+
+def test_a_secret_of_odd_bytes_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    value = os.fsdecode(b"abcd\xffefgh")
+    assert Masking([value])(f"{value} {value.encode(errors='surrogateescape')!r}") == "*** b'***'"
+
+
+def test_a_pipe_is_no_source_of_a_secret_and_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(EnvironmentFailed, match="no regular file"):
+        read_secrets({"HF_TOKEN": f"file:{tmp_path / 'pipe'}"})
+
+
+def test_a_file_with_a_null_byte_is_no_variable(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"abcd\0efgh")
+    with pytest.raises(EnvironmentFailed, match="null byte"):
+        read_secrets({"HF_TOKEN": f"file:{tmp_path / 'key'}"})

@@ -8,7 +8,8 @@ from __future__ import annotations
 from lancegpu_sql.database.connect import connect
 from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.job_handle import JobHandle
-from lancegpu_sql.database.table import MergeInsert, Table
+from lancegpu_sql.database.merge_insert import MergeInsert
+from lancegpu_sql.database.table import Table
 from lancegpu_sql.database.views import MaterializedView
 
 __all__ = ["Database", "JobHandle", "MaterializedView", "MergeInsert", "Table", "connect"]

@@ -6,17 +6,17 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
-from lancegpu_sql.database import arguments, functions, gpu_classes, maintenance, schedules, views
+from lancegpu_sql.database import arguments, functions, gpu_classes, maintenance, schedules, tables, views
 from lancegpu_sql.database.expected import ExpectedWorkers
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.jobs import followed, function_job, left_over_job, requeue, resume, show
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, subject_named
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
-from lancegpu_sql.database.view_needs import list_views, refuse_drop, refuse_overwrite
+from lancegpu_sql.database.view_needs import list_views
 from lancegpu_sql.database.view_status import ViewStatus, status_of
 from lancegpu_sql.database.views import MaterializedView
 from lancegpu_sql.errors import TableNotFound
@@ -27,10 +27,10 @@ from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.maintenance.request import LeftOverResult
-from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.refresh.views.model import open_view
 from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.naming import told_missing
+from lancegpu_sql.tables.places import CreateMode
 from lancegpu_sql.tables.sources import reader_of
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from lancegpu_sql.placement.kubernetes.checking import ClassCheck
     from lancegpu_sql.query.result import QueryResult
     from lancegpu_sql.query.session import QuerySession
-
-CreateMode = Literal["create", "overwrite", "exist_ok", "append"]
 
 
 class Database:
@@ -94,14 +92,12 @@ class Database:
         Raises
         ------
         AlreadyExists, InvalidName, InvalidData, StorageError
+        InUse
+            It would replace a materialized view, or a table that one reads.
         """
         arguments.text(name, "the name of a table")
         rows = [] if data is None and schema is not None else data
-        if mode == "overwrite":
-            refuse_overwrite(self._services, name)
-        self._services.tables.create(name, reader_of(rows, schema), mode)
-        if mode == "overwrite":
-            self._services.catalog.drop_schedules_of_table(name)  # its computed columns are gone
+        tables.create_table(self._services, name, reader_of(rows, schema), mode)
         return Table(self._held, name)
 
     def open_table(self, name: str) -> Table:
@@ -111,11 +107,11 @@ class Database:
         ------
         TableNotFound
         """
-        tables = self._services.tables
+        known = self._services.tables
         try:
-            tables.open(arguments.text(name, "the name of a table"))
+            known.open(arguments.text(name, "the name of a table"))
         except TableNotFound as exc:
-            raise TableNotFound(told_missing(name, tables.names()), **exc.facts) from exc
+            raise TableNotFound(told_missing(name, known.names()), **exc.facts) from exc
         return Table(self._held, name)
 
     def table_names(self) -> list[str]:
@@ -132,11 +128,7 @@ class Database:
         InUse
             A materialized view reads it, or it is one.
         """
-        arguments.text(name, "the name of a table")
-        refuse_drop(self._services, name)
-        self._services.tables.drop(name, missing_ok=missing_ok)
-        self._services.catalog.drop_proofs_under(proofs_of_table(name))
-        self._services.catalog.drop_schedules_of_table(name)
+        tables.drop_table(self._services, arguments.text(name, "the name of a table"), missing_ok=missing_ok)
 
     def convert_table(self, name: str) -> Table:
         """Rewrite a table that LanceDB made into one with stable row ids; earlier versions and indexes do not stay.
@@ -448,13 +440,13 @@ class Database:
         return statements.run_each(services, self._query_session(), arguments.text(text, "the query"), params)
 
     def _query_session(self) -> QuerySession:
-        tables = self._services.tables
+        known = self._services.tables
         if self._session is None:
             from lancegpu_sql.database.query_runs import QueryRuns
             from lancegpu_sql.query.session import QuerySession
 
             self._session = QuerySession(
-                lambda name: tables.open(name) if tables.exists(name) else None, tables.names, QueryRuns(self._services)
+                lambda name: known.open(name) if known.exists(name) else None, known.names, QueryRuns(self._services)
             )
         return self._session
 

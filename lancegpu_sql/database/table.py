@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -10,6 +10,7 @@ from lancegpu_sql.catalog.schedule_models import column_subject
 from lancegpu_sql.database import arguments, columns, jobs, maintenance, schedules
 from lancegpu_sql.database.columns import ColumnStatus
 from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.merge_insert import MergeInsert
 from lancegpu_sql.database.row_errors import errors_of_column
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import Conflict
@@ -21,7 +22,7 @@ from lancegpu_sql.maintenance.request import OptimizeOptions, OptimizeResult
 from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.tables import changes, upkeep
-from lancegpu_sql.tables.changes import Change, MergeRules
+from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.sources import reader_of
 from lancegpu_sql.tables.upkeep import VersionRecord
@@ -477,37 +478,3 @@ class Table:
         target = find_target(latest, column)
         columns.check_refresh(self._services, latest, target, checked)
         return target.names, checked
-
-
-class MergeInsert:
-    """What a merge does with rows that match on the key, that are new, and that the data lacks; as in LanceDB."""
-
-    def __init__(self, merge: Callable[[Any, MergeRules], Change], on: tuple[str, ...]) -> None:
-        self._merge = merge
-        self._rules = MergeRules(on)
-
-    def when_matched_update_all(self, *, where: str | None = None) -> MergeInsert:
-        """Replace rows that match; with `where` (Lance's SQL over ``source`` and ``target``) only some."""
-        return self._with(update_matched=where or True)
-
-    def when_not_matched_insert_all(self) -> MergeInsert:
-        """Insert rows that match none."""
-        return self._with(insert_new=True)
-
-    def when_not_matched_by_source_delete(self, condition: str | None = None) -> MergeInsert:
-        """Delete rows that the data lacks; with a condition only some."""
-        return self._with(delete_missing=condition or True)
-
-    def execute(self, data: Any) -> Change:
-        """Do it.
-
-        Raises
-        ------
-        InvalidData, InvalidQuery, ComputedColumnWrite
-        """
-        return self._merge(data, self._rules)
-
-    def _with(self, **rules: Any) -> MergeInsert:
-        merged = MergeInsert(self._merge, self._rules.on)
-        merged._rules = MergeRules(**{**vars(self._rules), **rules})
-        return merged

@@ -8,12 +8,11 @@ from typing import Literal
 import pyarrow as pa
 
 from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
-from lancegpu_sql.database.view_needs import refuse_drop, refuse_overwrite
+from lancegpu_sql.database.tables import create_table, drop_table
 from lancegpu_sql.errors import AlreadyExists, InvalidData, InvalidQuery, TableNotFound
 from lancegpu_sql.query.casting import cast_rows
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.storable import check_stored
-from lancegpu_sql.refresh.target import proofs_of_table
 from lancegpu_sql.sql.statements import model
 from lancegpu_sql.tables import changes
 from lancegpu_sql.tables.fitting import refuse_computed
@@ -112,10 +111,7 @@ def drop(context: Context, statement: model.DropTable) -> QueryResult:
     if name is None and not statement.if_exists:
         raise TableNotFound(context.session.no_table(statement.table[-1]).message, table=statement.table[-1])
     if name is not None:
-        refuse_drop(context.services, name)
-        context.services.tables.drop(name, missing_ok=statement.if_exists)
-        context.services.catalog.drop_proofs_under(proofs_of_table(name))
-        context.services.catalog.drop_schedules_of_table(name)
+        drop_table(context.services, name, missing_ok=statement.if_exists)
     return context.done()
 
 
@@ -144,12 +140,7 @@ def _create(
     context: Context, written: model.Name, reader: pa.RecordBatchReader, mode: Literal["create", "overwrite"]
 ) -> None:
     """Create a table, under the name as it is spelled already where it is taken."""
-    name = context.table_name(written) or written[-1]
-    if mode == "overwrite":
-        refuse_overwrite(context.services, name)
-    context.services.tables.create(name, reader, mode)
-    if mode == "overwrite":
-        context.services.catalog.drop_schedules_of_table(name)  # its computed columns are gone
+    create_table(context.services, context.table_name(written) or written[-1], reader, mode)
 
 
 def _stored(field: pa.Field) -> pa.Field:

@@ -116,7 +116,7 @@ def again(context: typer.Context, db: str | None, *command: str) -> str:
 
 def _is_database(folder: str, settings: Settings) -> bool:
     from lancegpu_sql.database.location import is_database
-    from lancegpu_sql.database.services import PRIVATE_FOLDER
+    from lancegpu_sql.tables.naming import PRIVATE_FOLDER
 
     if "://" in folder:
         return is_database(folder, settings)

@@ -15,10 +15,10 @@ from lancegpu_sql.database import arguments
 from lancegpu_sql.database.catalog_place import CATALOG_FILE, catalog_place, keep_catalog_place, kept_at
 from lancegpu_sql.database.identity import ID_FILE, database_id
 from lancegpu_sql.database.scratch import Scratch
-from lancegpu_sql.database.services import PRIVATE_FOLDER
 from lancegpu_sql.database.storage_options import resolved
 from lancegpu_sql.errors import InvalidInput, StorageError
 from lancegpu_sql.settings import Settings, masked
+from lancegpu_sql.tables.naming import PRIVATE_FOLDER
 from lancegpu_sql.tables.store import TableStore
 
 if TYPE_CHECKING:

@@ -19,9 +19,6 @@ from lancegpu_sql.settings import Settings
 from lancegpu_sql.tables.store import TableStore
 from lancegpu_sql.workers import WorkerPool
 
-PRIVATE_FOLDER = ".lancegpu"
-"""Beside the tables: catalog, checkpoints, logs, locks. LanceDB takes only folders named ``*.lance`` for tables."""
-
 
 @dataclass(frozen=True)
 class Services:

@@ -8,7 +8,8 @@ from lancegpu_sql.maintenance.expiry import is_expired
 from lancegpu_sql.maintenance.facts import TableFacts
 from lancegpu_sql.maintenance.steps import Step, Wanted, numbered
 from lancegpu_sql.tables import Fragment
-from lancegpu_sql.tables.upkeep import FRAGMENT_BYTES, FRAGMENT_ROWS
+from lancegpu_sql.tables.fragments import FRAGMENT_ROWS
+from lancegpu_sql.tables.upkeep import FRAGMENT_BYTES
 
 DELETED_SHARE = 0.1
 """Of the rows of a fragment: from so many deleted ones on it is written anew without them. As in Lance."""

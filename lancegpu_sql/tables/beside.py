@@ -9,8 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from lancegpu_sql.tables.engine import lance_errors
 from lancegpu_sql.tables.files import StorageOptions, at_once, object_session
-
-_LIE = ".lancegpu"
+from lancegpu_sql.tables.naming import PRIVATE_FOLDER
 
 
 class Beside:
@@ -26,7 +25,7 @@ class Beside:
 
     def __init__(self, uri: str, options: StorageOptions | None) -> None:
         with lance_errors(""):
-            self._session = object_session(f"{uri}/{_LIE}", options)
+            self._session = object_session(f"{uri}/{PRIVATE_FOLDER}", options)
 
     def keep(self, path: Path, name: str) -> None:
         """Put a copy of a local file; raises StorageError."""

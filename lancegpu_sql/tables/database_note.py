@@ -15,10 +15,11 @@ from lancegpu_sql.errors import AlreadyExists, TableNotFound
 from lancegpu_sql.tables.creation import create
 from lancegpu_sql.tables.engine import lance_errors, until_committed
 from lancegpu_sql.tables.files import StorageOptions
+from lancegpu_sql.tables.naming import PRIVATE_FOLDER
 from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.snapshot import Snapshot
 
-_LIES = ".lancegpu/database.lance"
+_PATH = f"{PRIVATE_FOLDER}/database.lance"
 _ID_KEY = "lancegpu:database_id"
 _CATALOG_KEY = "lancegpu:catalog"
 _NAME = "the note of the database's id"
@@ -41,7 +42,7 @@ class DatabaseNote:
     """
 
     def __init__(self, uri: str, options: StorageOptions | None) -> None:
-        self._at = f"{uri}/{_LIES}"
+        self._at = f"{uri}/{_PATH}"
         self._access = ObjectAccess(options)
 
     def exists(self) -> bool:

@@ -36,7 +36,7 @@ class TableFiles(Protocol):
         ...
 
     def write(self, path: str, content: bytes) -> None:
-        """Write a file, whole or not at all."""
+        """Write a file that no version names yet; half of one is left only where this raises or the process ends."""
         ...
 
 
@@ -93,9 +93,14 @@ class ObjectFiles:
         put(self._session, path, content)
 
 
+def is_local(uri: str) -> bool:
+    """Tell whether a table or a database lies in a local folder, and not in an object store."""
+    return "://" not in uri
+
+
 def files_at(uri: str, options: StorageOptions | None) -> TableFiles:
     """Return the files of the table that lies there."""
-    return ObjectFiles(uri, options) if "://" in uri else LocalFiles(uri)
+    return LocalFiles(uri) if is_local(uri) else ObjectFiles(uri, options)
 
 
 def object_session(uri: str, options: StorageOptions | None) -> Any:

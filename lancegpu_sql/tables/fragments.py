@@ -8,6 +8,9 @@ from typing import Any
 # What stands in a file's list of fields where a newer file took a field over.
 TOMBSTONE = -2
 
+FRAGMENT_ROWS = 1 << 20
+"""As many rows as Lance puts into one fragment, and as compaction aims at."""
+
 
 @dataclass(frozen=True, slots=True)
 class DataFileRef:

@@ -11,9 +11,14 @@ from lancegpu_sql.errors import AlreadyExists, InvalidName
 
 HIDDEN_PREFIX = "_lancegpu_"
 PROOF_PREFIX = "_lancegpu_proof_"
+PRIVATE_FOLDER = ".lancegpu"
+"""Beside the tables: catalog, checkpoints, logs, locks. LanceDB takes only folders named ``*.lance`` for tables."""
+
 ROW_ID = "_rowid"
-ROW_ADDRESS = "_rowaddr"
 """What Lance calls a row's number, which is read like a column."""
+
+ROW_ADDRESS = "_rowaddr"
+"""What Lance calls the place where a row stands: its fragment, and its offset in that."""
 
 # LanceDB's rule; "." and ".." would leave the folder. A leading dot is ours to refuse: such a table would be a hidden
 # folder. File systems hold 255 bytes, of which ".lance" and the mark of a table being replaced need some.
@@ -26,7 +31,7 @@ _NAMES_TOLD = 20
 _LANCE_COLUMNS = frozenset(
     (
         ROW_ID,
-        "_rowaddr",
+        ROW_ADDRESS,
         "_rowoffset",
         "_row_created_at_version",
         "_row_last_updated_at_version",

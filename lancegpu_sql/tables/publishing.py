@@ -12,6 +12,7 @@ from lancegpu_sql.errors import CommitConflict, StorageError, VersionNotFound
 from lancegpu_sql.tables import column_file
 from lancegpu_sql.tables.column_file import ColumnFile, ColumnIdentity
 from lancegpu_sql.tables.engine import lance, lance_errors, pauses
+from lancegpu_sql.tables.files import is_local
 from lancegpu_sql.tables.fragments import TOMBSTONE, Fragment
 from lancegpu_sql.tables.reading import writes
 from lancegpu_sql.tables.row_offsets import all_offsets
@@ -60,7 +61,7 @@ def commit(latest: Snapshot, operation: Any, properties: dict[str, str]) -> Snap
     transaction = lance.Transaction(read_version=latest.version, operation=operation, transaction_properties=properties)
     with lance_errors(latest.name):
         # A dataset in an object store brings its connections along.
-        place = latest.dataset if "://" in latest.uri else latest.uri
+        place = latest.uri if is_local(latest.uri) else latest.dataset
         return latest.at(lance.LanceDataset.commit(place, transaction))
 
 

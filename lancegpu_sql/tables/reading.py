@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from lancegpu_sql.errors import VersionNotFound
+from lancegpu_sql.tables.naming import PRIVATE_FOLDER
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot
 
-_PRIVATE = ".lancegpu"
 _FOLDER = "reading"
 _REMOVING = 0
 _FLOCK = "hhqqi4x"  # struct flock of Linux where files have 64-bit offsets: type, whence, start, length, process
@@ -146,7 +146,7 @@ def _not_while_removing(descriptor: int) -> Iterator[None]:
 
 def _opened(snapshot: Snapshot) -> int | None:
     """The table's file; None where there is none, none can be made, or the file system has no such locks."""
-    private = Path(snapshot.uri).parent / _PRIVATE
+    private = Path(snapshot.uri).parent / PRIVATE_FOLDER
     path = private / _FOLDER / hashlib.blake2b(snapshot.name.encode(), digest_size=12).hexdigest()
     how = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
     descriptor: int | None = None

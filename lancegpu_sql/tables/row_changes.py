@@ -19,10 +19,11 @@ from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.fitting import fit_column, refuse_computed
+from lancegpu_sql.tables.fragments import FRAGMENT_ROWS
 from lancegpu_sql.tables.naming import ROW_ID, is_blob
 from lancegpu_sql.tables.reading import Reading
 from lancegpu_sql.tables.snapshot import Snapshot
-from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
+from lancegpu_sql.tables.uncommitted import Numbers, UncommittedFragments, offsets_by_fragment
 from lancegpu_sql.tables.views import refuse_view
 from lancegpu_sql.tables.windows import FIRST_ROWS, WINDOW_BYTES
 

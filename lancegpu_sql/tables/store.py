@@ -12,7 +12,7 @@ from lancegpu_sql.errors import AlreadyExists, InvalidName, TableNotFound
 from lancegpu_sql.tables import changes, creation
 from lancegpu_sql.tables.beside import Beside
 from lancegpu_sql.tables.engine import lance, lance_errors
-from lancegpu_sql.tables.files import StorageOptions
+from lancegpu_sql.tables.files import StorageOptions, is_local
 from lancegpu_sql.tables.folder_place import FolderPlace
 from lancegpu_sql.tables.naming import check_columns, check_table_name, is_table_name
 from lancegpu_sql.tables.object_place import ObjectPlace
@@ -44,7 +44,7 @@ class TableStore:
     def __init__(self, uri: str | os.PathLike[str], storage_options: StorageOptions | None = None) -> None:
         text = os.fspath(uri)
         self._place: Place = (
-            ObjectPlace(text, storage_options) if "://" in text else FolderPlace(Path(text), self.swap_seconds)
+            FolderPlace(Path(text), self.swap_seconds) if is_local(text) else ObjectPlace(text, storage_options)
         )
 
     @property
@@ -60,7 +60,7 @@ class TableStore:
     @property
     def is_local(self) -> bool:
         """Whether the tables lie in a local folder."""
-        return "://" not in self.uri
+        return is_local(self.uri)
 
     @cached_property
     def beside(self) -> Beside | None:

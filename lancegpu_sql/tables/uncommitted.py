@@ -12,6 +12,7 @@ import pyarrow as pa
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.tables.column_file import data_path
 from lancegpu_sql.tables.engine import lance, lance_errors
+from lancegpu_sql.tables.fragments import FRAGMENT_ROWS
 from lancegpu_sql.tables.publishing import commit
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 Numbers = npt.NDArray[np.uint64]
 """Row ids or row addresses."""
-
-FRAGMENT_ROWS = 1 << 20
-"""As many rows as Lance puts into one fragment."""
 
 # A row's address is the number of its fragment, then its place in that.
 _OFFSET_BITS = np.uint64(32)

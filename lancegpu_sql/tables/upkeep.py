@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from lancegpu_sql.errors import CommitConflict
+from lancegpu_sql.tables.column_file import data_path
 from lancegpu_sql.tables.engine import lance_errors, lance_optimize, until_committed
-from lancegpu_sql.tables.fragments import Fragment, fragment_from
+from lancegpu_sql.tables.fragments import FRAGMENT_ROWS, Fragment, fragment_from
 from lancegpu_sql.tables.reading import Reading, writes
 from lancegpu_sql.tables.snapshot import Snapshot
-
-FRAGMENT_ROWS = 1 << 20
-"""As many rows as Lance puts into one fragment, and as compaction aims at."""
 
 FRAGMENT_BYTES = 1 << 30
 """As large as compaction lets a file become, so that rows of images do not make one of a terabyte."""
@@ -129,7 +127,7 @@ def compact(snapshot: Snapshot, fragment_ids: Collection[int] | None = None) -> 
                 # Lance lets the dataset become the version that it makes.
                 lance_optimize.Compaction.commit(dataset, done)
         except CommitConflict:
-            latest.files.remove(f"data/{path}" for path in files)
+            latest.files.remove(map(data_path, files))
             raise
         shown = latest.at(dataset)
         removed = tuple(fragment_from(one) for task in done for one in task.original_fragments)

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from lancegpu_sql.errors import CommitConflict, ViewWrite
 from lancegpu_sql.tables.engine import lance, lance_errors, lance_schema, until_committed
+from lancegpu_sql.tables.fragments import FRAGMENT_ROWS
 from lancegpu_sql.tables.naming import HIDDEN_PREFIX, ROW_ADDRESS, ROW_ID
 from lancegpu_sql.tables.publishing import JOB_PROPERTY
 from lancegpu_sql.tables.reading import latest_held
-from lancegpu_sql.tables.uncommitted import FRAGMENT_ROWS, Numbers, UncommittedFragments, offsets_by_fragment
+from lancegpu_sql.tables.uncommitted import Numbers, UncommittedFragments, offsets_by_fragment
 
 if TYPE_CHECKING:
     from lancegpu_sql.tables.snapshot import Snapshot

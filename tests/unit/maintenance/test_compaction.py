@@ -12,7 +12,8 @@ from lancegpu_sql.maintenance.compaction import plan_compaction
 from lancegpu_sql.maintenance.facts import Checkpoints, Refreshing, TableFacts
 from lancegpu_sql.maintenance.steps import Wanted
 from lancegpu_sql.tables import DataFileRef, Fragment
-from lancegpu_sql.tables.upkeep import FRAGMENT_BYTES, FRAGMENT_ROWS
+from lancegpu_sql.tables.fragments import FRAGMENT_ROWS
+from lancegpu_sql.tables.upkeep import FRAGMENT_BYTES
 
 ASKED = Wanted(keep_seconds=0.0, checkpoint_seconds=60.0)
 BY_ITSELF = Wanted(keep_seconds=0.0, checkpoint_seconds=60.0, small_fragments=3, sparing=True)

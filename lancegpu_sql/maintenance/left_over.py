@@ -20,6 +20,7 @@ from lancegpu_sql.maintenance.steps import Step, Wanted, spell
 from lancegpu_sql.refresh.lock import lock_if_free, lock_name
 from lancegpu_sql.refresh.need import Resources
 from lancegpu_sql.refresh.places import COPIES, column_of
+from lancegpu_sql.refresh.shared_folders import entries, with_all_below
 from lancegpu_sql.refresh.views.results import ResultStore
 from lancegpu_sql.tables import TableStore
 from lancegpu_sql.tables.folders import folders_on_their_way
@@ -102,7 +103,7 @@ def look_for_left_over(tables: TableStore, catalog: Catalog, folder: Path) -> Le
     store = ResultStore(folder, 0)
     strays += _strays("unfinished results", store.unfinished())
     strays += _strays("results", store.of_others({version.digest for version in catalog.functions()}))
-    kept = [one for one in sorted((folder / "checkpoints").glob("*")) if one.is_dir()]
+    kept = [one for one in entries(folder / "checkpoints") if one.is_dir()]
     # Looked at before the columns: what was computed for one that was declared since is not among them.
     copies = tables.beside.names(COPIES) if tables.beside is not None else []
     known = _columns(tables) if kept or copies else set()
@@ -147,4 +148,4 @@ def _columns(tables: TableStore) -> set[str]:
 
 
 def _strays(kind: Kind, paths: Iterable[Path]) -> list[Stray]:
-    return [Stray(kind, path, *sized([path, *path.rglob("*")])) for path in paths]
+    return [Stray(kind, path, *sized(with_all_below(path))) for path in paths]

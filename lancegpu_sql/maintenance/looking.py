@@ -14,6 +14,7 @@ from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER
 from lancegpu_sql.refresh.current import unproven
 from lancegpu_sql.refresh.lock import lock_name
 from lancegpu_sql.refresh.places import FORCED_SUFFIX
+from lancegpu_sql.refresh.shared_folders import entries, with_all_below
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import View
 from lancegpu_sql.tables import Snapshot, TableStore, upkeep
@@ -116,10 +117,10 @@ def running_jobs(catalog: Catalog) -> list[JobRecord]:
 def checkpoints_in(folder: Path, catalog: Catalog, *, in_use: bool = False) -> list[Checkpoints]:
     """Return what stands in the folder of one column's checkpoints."""
     found = []
-    for job_folder in sorted(folder.glob("*/*")):
+    for job_folder in (one for key in entries(folder) for one in entries(key)):
         job_id = job_folder.name.removesuffix(FORCED_SUFFIX)
         forced = job_folder.name.endswith(FORCED_SUFFIX)
-        size_bytes, touched = sized([job_folder, *job_folder.rglob("*")])
+        size_bytes, touched = sized(with_all_below(job_folder))
         state = _state(catalog, job_id)
         found.append(Checkpoints(job_folder, job_id, state, forced, touched, size_bytes, folder.name, in_use))
     return found

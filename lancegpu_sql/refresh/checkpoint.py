@@ -18,6 +18,7 @@ import pyarrow.ipc
 from lancegpu_sql.apply.digest import DIGEST_TYPE
 from lancegpu_sql.catalog.private import make_folder, write_file
 from lancegpu_sql.errors import StorageError
+from lancegpu_sql.refresh.shared_folders import with_all_below
 
 # Names that no column of a user's can have (see `tables`).
 ADDRESS = "_lancegpu_address"
@@ -119,7 +120,7 @@ def read_part(part: Part) -> Iterator[pa.RecordBatch]:
 def find_parts(folder: Path) -> list[Part]:
     """Return the finished parts under `folder`, its subfolders included, oldest first."""
     parts = []
-    for path in sorted(folder.rglob(f"*{_SUFFIX}")):
+    for path in sorted(one for one in with_all_below(folder) if one.suffix == _SUFFIX):
         fields = path.stem.split("-")
         if len(fields) >= 4 and all(field.isdigit() for field in fields[-3:]):
             rows, least, greatest = (int(field) for field in fields[-3:])

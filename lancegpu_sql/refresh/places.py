@@ -12,6 +12,7 @@ from pathlib import Path
 from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.refresh.checkpoint import Part, remove_parts
 from lancegpu_sql.refresh.lock import lock_name
+from lancegpu_sql.refresh.shared_folders import entries
 from lancegpu_sql.refresh.target import Target
 from lancegpu_sql.tables.beside import Beside
 
@@ -86,10 +87,10 @@ class CheckpointPlaces:
         """Forget what is published now; an interrupted forced refresh of another job keeps its own."""
         self._clear_copies()
         remove_parts(self.job)
-        if self.forced or not self.column.is_dir():
+        if self.forced:
             return
-        for key in self.column.iterdir():
-            for job in key.iterdir():
+        for key in entries(self.column):
+            for job in entries(key):
                 if not job.name.endswith(FORCED_SUFFIX):
                     remove_parts(job)
 

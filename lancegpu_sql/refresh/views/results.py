@@ -23,6 +23,7 @@ import pyarrow as pa
 from lancegpu_sql.apply.digest import DIGEST_TYPE, Lanes, from_array, to_array
 from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.errors import StorageError
+from lancegpu_sql.refresh.shared_folders import entries
 
 FOLDER = "results"
 
@@ -97,19 +98,22 @@ class ResultStore:
 
     def unfinished(self) -> list[Path]:
         """Return the files that are being written, or were when whoever wrote them ended."""
-        return sorted(self._folder.glob(f"*/*{_UNFINISHED_SUFFIX}"))
+        return list(self._all(_UNFINISHED_SUFFIX))
 
     def of_others(self, digests: Collection[str]) -> list[Path]:
         """Return the folders of Function versions other than these."""
-        folders = (path for path in self._folder.glob("*") if path.is_dir())
-        return sorted(path for path in folders if path.name.partition("-")[0] not in digests)
+        folders = (path for path in entries(self._folder) if path.is_dir())
+        return [path for path in folders if path.name.partition("-")[0] not in digests]
 
     def _files(self) -> Iterator[tuple[int, int, Path]]:
         """When each was of use, its size and where it is."""
-        for path in self._folder.glob(f"*/*{_SUFFIX}"):
+        for path in self._all(_SUFFIX):
             with suppress(FileNotFoundError):
                 found = path.stat()
                 yield found.st_mtime_ns, found.st_size, path
+
+    def _all(self, suffix: str) -> Iterator[Path]:
+        return (path for group in entries(self._folder) for path in entries(group) if path.suffix == suffix)
 
 
 class FunctionResults:
@@ -119,7 +123,8 @@ class FunctionResults:
         self._store = store
         self._folder = folder
         self._type = value_type
-        self._files = [found for path in sorted(folder.glob(f"*{_SUFFIX}")) if (found := _read(path, value_type))]
+        whole = [path for path in entries(folder) if path.suffix == _SUFFIX]
+        self._files = [found for path in whole if (found := _read(path, value_type))]
         self._used: set[Path] = set()
         self._new_keys: list[Lanes] = []
         self._new_values: list[pa.Array] = []

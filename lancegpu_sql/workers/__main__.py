@@ -57,7 +57,12 @@ def main(arguments: list[str]) -> int:
         OutputCapture(),
         masked,
     )
-    signal.signal(signal.SIGTERM, lambda *_: desk.retire())
+
+    def end(*_: object) -> None:
+        os.write(owner_stderr, b"asked to end: the call that runs is finished, and no other begun\n")
+        desk.retire()
+
+    signal.signal(signal.SIGTERM, end)
     if on_network:
         heard: Callable[[], None] = Hearing(float(orphan_seconds), desk.retire).heard
         location = f"grpc+tls://{_bracketed(arguments[1])}"

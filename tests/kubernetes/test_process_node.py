@@ -47,12 +47,13 @@ def simulate(api: Api, name: str, namespace: str, what: str | None) -> None:
 
 
 def end_of_deleted(api: Api, namespace: str, asked: Object) -> Object:
-    """How a pod ends that is deleted while it runs."""
+    """How a pod ends that is deleted while it runs, and has printed that it is ready for that."""
     name = asked["metadata"]["name"]
     # Without a finalizer the object would be gone before it can be looked at.
     asked["metadata"]["finalizers"] = ["lancegpu.test/looked-at"]
     api.create(asked, namespace)
     api.until("Pod", name, running, namespace)
+    api.until_printed(name, "set", namespace)
     api.delete("Pod", name, namespace)
     found = api.until("Pod", name, ended, namespace)
     api.patch("Pod", name, {"metadata": {"finalizers": None}}, namespace)
@@ -150,12 +151,12 @@ def test_a_container_that_crashes_is_started_again(api: Api, namespace: str, nod
 
 
 def test_a_pod_that_is_deleted_may_end_within_its_grace(api: Api, namespace: str, node: ProcessNode):
-    end = end_of_deleted(api, namespace, pod("one", "trap 'exit 0' TERM; while :; do sleep 0.05; done"))
+    end = end_of_deleted(api, namespace, pod("one", "trap 'exit 0' TERM; echo set; while :; do sleep 0.05; done"))
     assert (end["exitCode"], end["reason"]) == (0, "Completed")
 
 
 def test_a_pod_that_does_not_end_within_its_grace_is_killed(api: Api, namespace: str, node: ProcessNode):
-    stubborn = pod("one", "trap '' TERM; while :; do sleep 0.05; done", terminationGracePeriodSeconds=1)
+    stubborn = pod("one", "trap '' TERM; echo set; while :; do sleep 0.05; done", terminationGracePeriodSeconds=1)
     assert end_of_deleted(api, namespace, stubborn)["exitCode"] == 137
 
 

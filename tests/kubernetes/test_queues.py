@@ -153,6 +153,7 @@ def test_a_worker_whose_quota_is_taken_back_is_replaced_when_there_is_some_again
     api.create(foreign, namespace)
     leaving = api.until("Pod", ours, lambda one: "deletionTimestamp" in one["metadata"], namespace)
     assert "by Kueue, which took its quota back" in lost_as(leaving)
+    api.until_printed(ours, "asked to end", namespace)
     jobs.let_go()
     waiting = told(job, lambda one: "1 pod that is not ours" in one.message)
     assert (waiting.reason, waiting.can_be_met) == ("quota", True)

@@ -163,6 +163,13 @@ class Api:
         """What a pod has printed."""
         return self.raw("GET", path_of("Pod", namespace, pod, "log"), query=query).decode()
 
+    def until_printed(self, pod: str, words: str, namespace: str) -> None:
+        """Wait until a pod has printed these words."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while words not in (printed := self.logs(pod, namespace)):
+            assert time.monotonic() < deadline, printed
+            time.sleep(0.05)  # a log that is followed is buffered on its way
+
     def watch(
         self,
         kind: str,

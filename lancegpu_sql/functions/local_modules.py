@@ -12,8 +12,8 @@ import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
 from lancegpu_sql.errors import InvalidFunction
 
@@ -76,13 +76,14 @@ def local_modules(names: Iterable[str]) -> LocalModules:
                     f"code: {name} holds the compiled module {file}, which runs on machines like this one only: build a wheel "
                     "of it and name that in pip."
                 )
-            size_bytes += file.stat().st_size
+            content = _read(name, path, file, _MOST_BYTES + 1 - size_bytes)
+            size_bytes += len(content)
             if size_bytes > _MOST_BYTES:
                 raise InvalidFunction(
                     f"code: {', '.join(names)} have more than {_MOST_BYTES // 1024**2} MiB of files. Code travels with the "
                     "Function; read data from where it is, and name large packages in pip."
                 )
-            files[path] = file.read_bytes()
+            files[path] = content
     return LocalModules(names, files)
 
 
@@ -131,7 +132,19 @@ def _files_of(name: str) -> Iterator[tuple[str, Path]]:
                 yield f"{name}/{inside.as_posix()}", file
 
 
-def _spec_of(name: str) -> Any:
+def _read(name: str, path: str, file: Path, most_bytes: int) -> bytes:
+    """Read a file, or so much of it; a file of /proc says nothing of its size."""
+    try:
+        path.encode()
+        with file.open("rb") as opened:
+            return opened.read(most_bytes)
+    except UnicodeEncodeError as exc:
+        raise InvalidFunction(f"code: the name of {str(file)!r} in {name} is no UTF-8: give it another.") from exc
+    except OSError as exc:
+        raise InvalidFunction(f"code: {file} in {name} cannot be read: {exc.strerror}") from exc
+
+
+def _spec_of(name: str) -> ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
     except (ImportError, ValueError):  # it is there already, and without a place of its own

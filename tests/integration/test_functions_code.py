@@ -110,5 +110,18 @@ def test_large_files_do_not_travel(program: Path) -> None:
         inspect_file(program)
 
 
+def test_a_file_whose_name_is_no_text_does_not_travel(program: Path) -> None:
+    Path(os.fsdecode(bytes(program.parent / "words") + b"/\xff.txt")).touch()
+    with pytest.raises(InvalidFunction, match=r"ff.txt. in words is no UTF-8"):
+        defined(program)
+
+
+def test_a_file_that_cannot_be_read_is_named(program: Path) -> None:
+    # Of all files that are not to be read, also by root: its address is that of nothing.
+    (program.parent / "words" / "memory").symlink_to("/proc/self/mem")
+    with pytest.raises(InvalidFunction, match="memory in words cannot be read"):
+        defined(program)
+
+
 def test_equal_files_make_equal_archives() -> None:
     assert local_modules(["wheels"]).archive() == local_modules(["wheels"]).archive()

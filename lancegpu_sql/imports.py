@@ -1,4 +1,4 @@
-"""How much is imported at once."""
+"""Many modules imported at once, without Python's collector in between."""
 
 from __future__ import annotations
 

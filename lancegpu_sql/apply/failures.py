@@ -85,7 +85,8 @@ def call_timeout(load: FunctionLoad, rows: InputBatch, timeout_seconds: float) -
     row_id, (arguments,) = rows.row_ids[0].as_py(), rows.arguments.slice(0, 1).to_pylist()
     return CallTimeout(
         f"{_name(load)} took longer than call_timeout_seconds={timeout_seconds:g} over "
-        f"{_row(rows, row_id, arguments)}\nIts worker was ended. Allow it more time, mend the Function, or leave the row out (where). Other rows' finished values are kept.",
+        f"{_row(rows, row_id, arguments)}\nIts worker was ended. Allow it more time, mend the Function, or leave the row out "
+        "(where). Other rows' finished values are kept.",
         function=load.function,
         version=load.version,
         owner="timeout",

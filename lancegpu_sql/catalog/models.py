@@ -70,7 +70,8 @@ class FunctionEnvironment(Model):
     """What the workers of a Function have of their own.
 
     `pip` is what was asked for and `lock` what it was resolved to; None where no packages were asked for, and before they
-    are resolved. `code` names the modules that travel with it, and `imports` what it imports of its packages. `content_digest` is the version's without the lock: the same content keeps the lock that it has.
+    are resolved. `code` names the modules that travel with it, and `imports` what it imports of its packages.
+    `content_digest` is the version's without the lock: the same content keeps the lock that it has.
     """
 
     pip: tuple[str, ...] = ()

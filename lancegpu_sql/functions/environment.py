@@ -16,6 +16,9 @@ from lancegpu_sql.errors import InvalidFunction
 RUNTIME_REQUIREMENTS = ("pyarrow>=24", "cloudpickle>=3.1")
 """What a worker itself imports, as this package's own metadata has it: resolved together with a Function's packages."""
 
+PLACE_VARIABLE = "LANCEGPU_WORKER_ENVIRONMENT"
+"""Names the file that says where a pod's environment is: written by the container that makes it, read by the worker."""
+
 _OLDEST_MINOR = 11  # of this package
 _PYTHON_VERSION = re.compile(r"3\.(\d{1,2})", re.ASCII)
 # Goes into every digest: environments made in another way are others.

@@ -14,20 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 
 from lancegpu_sql.errors import LanceGpuError
-from lancegpu_sql.functions.environment import Environment
+from lancegpu_sql.functions.environment import PLACE_VARIABLE, Environment
 from lancegpu_sql.functions.environment_store import EnvironmentStore
 
 LOCK_VARIABLE = "LANCEGPU_WORKER_LOCK"
 """The file that holds the lock."""
 
 PYTHON_VARIABLE = "LANCEGPU_WORKER_PYTHON"
+"""Its minor version."""
+
 IMPORTS_VARIABLE = "LANCEGPU_WORKER_IMPORTS"
+"""The modules that must be there, with spaces between them."""
+
 FOLDER_VARIABLE = "LANCEGPU_WORKER_ENVIRONMENTS"
 """Where environments are kept."""
 
 BUILDS_VARIABLE = "LANCEGPU_WORKER_BUILDS"
-PLACE_VARIABLE = "LANCEGPU_WORKER_ENVIRONMENT"
-"""The file that says where the environment is: written here, read by the worker."""
+"""Not empty where packages without a wheel may be built."""
 
 EXIT_FAILED = 69  # EX_UNAVAILABLE of sysexits.h
 """How the container ends where the environment cannot be made, however often one tries."""
@@ -42,6 +45,7 @@ def make(variables: Mapping[str, str]) -> None:
     Raises
     ------
     EnvironmentFailed, StorageError
+        See `EnvironmentStore.make`.
     """
     imports = tuple(variables.get(IMPORTS_VARIABLE, "").split())
     environment = Environment(variables[PYTHON_VARIABLE], Path(variables[LOCK_VARIABLE]).read_text(), imports)

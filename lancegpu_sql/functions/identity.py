@@ -41,10 +41,11 @@ def digest_of(
         from another module counts by its name.
     signature
         Its types count: the same code with other types gives other columns.
+    env, deterministic, pip, python_version
+        As declared; what requirements are resolved to comes on top, see `locked_digest`. Where it may run (`gpu_class`,
+        `batch_size`, …) does not count.
     code_digest
         Of the modules that travel with it.
-    env, deterministic, pip, python_version
-        As declared; what requirements are resolved to comes on top, see `locked_digest`. Where it may run (`gpu_class`, `batch_size`, …) does not count.
 
     Returns
     -------

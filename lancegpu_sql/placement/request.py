@@ -114,7 +114,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Preparing:
-    """The worker's environment is being made, before anything is asked for; `message` says what it is."""
+    """The worker's environment is being made, before it is asked for or in its own pod; `message` says what is done."""
 
     message: str
 

@@ -6,12 +6,12 @@ import json
 import os
 from pathlib import Path
 
-from lancegpu_sql.workers.calls import ENVIRONMENT_VARIABLE
+from lancegpu_sql.functions.environment import PLACE_VARIABLE
 
 
 def enter_environment(arguments: list[str]) -> None:
     """Start over as the environment's interpreter, where a container before this one made one; return where none did."""
-    place = os.environ.pop(ENVIRONMENT_VARIABLE, "")
+    place = os.environ.pop(PLACE_VARIABLE, "")
     if not place:
         return
     made = json.loads(Path(place).read_text())

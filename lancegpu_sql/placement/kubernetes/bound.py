@@ -59,9 +59,14 @@ def _image(pod: PodView, image: str, reason: str, message: str) -> Verdict:
     says = f"; the kubelet says {quoted(message)}" if message else ""
     if reason == "CreateContainerConfigError":
         what = f"image {image!r} cannot be run on node {pod.node}: it wants to run as root (build it for another user), or "
-        return Verdict("image", f"{what}a Secret or ConfigMap that the class, or the secrets of the Function, name is missing{says}")
+        what += "a Secret or ConfigMap is missing that the class or one of the Function's secrets names"
+        return Verdict("image", f"{what}{says}")
     if reason == "InvalidImageName":
-        return Verdict("image", f"{image!r} is no valid image name; correct the class's image{says}", False)
+        return Verdict(
+            "image",
+            f"{image!r} is no valid image name; correct it where it is named, by the Function or its class{says}",
+            False,
+        )
     if reason == "ErrImageNeverPull":
         return Verdict("image", f"node {pod.node} does not have the image {image!r} and may not pull it{says}")
     what = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from lancegpu_sql.errors import InvalidPlacement
 from lancegpu_sql.functions import environment_maker
+from lancegpu_sql.functions.environment import PLACE_VARIABLE
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.pod_fields import SCRATCH_PATH, SCRATCH_VOLUME
@@ -52,30 +53,23 @@ def preparing_container(request: WorkerRequest, config: KubernetesConfig, worker
         environment_maker.IMPORTS_VARIABLE: " ".join(environment.imports),
         environment_maker.FOLDER_VARIABLE: f"{folder}/{_FOLDER}",
         environment_maker.BUILDS_VARIABLE: "yes" if config.environment_builds else "",
-        environment_maker.PLACE_VARIABLE: _PLACE,
+        PLACE_VARIABLE: _PLACE,
         # Requests that are alike exchange their pods, so what is installed must show in the pod.
         "LANCEGPU_WORKER_LOCK_DIGEST": environment.digest,
     }
     plain = [one for one in worker["env"] if "valueFrom" not in one]
-    resources = deepcopy(worker["resources"])
-    resources.pop("claims", None)
-    for sizes in (resources.get("requests", {}), resources.get("limits", {})):
-        if request.gpu_class is not None:
-            sizes.pop(request.gpu_class.resource_name, None)
-    mounts = [
-        {**one, "readOnly": False} if keeping is not None and one["name"] == keeping.environment_volume else dict(one)
-        for one in worker["volumeMounts"]
-        if one["name"] == SCRATCH_VOLUME or "readOnly" in one
-    ]
     return {
         "name": ENVIRONMENT_CONTAINER,
         "image": worker["image"],
         "command": [config.python, "-P", "-m", "lancegpu_sql.functions.environment_maker"],
         "env": [*plain, *({"name": name, "value": value} for name, value in own.items())],
-        "resources": resources,
+        "resources": _resources(request.gpu_class, worker),
         "securityContext": deepcopy(dict(CONTAINER_SECURITY)),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [*mounts, {"name": LOCK_VOLUME, "mountPath": _LOCK_PATH, "readOnly": True}],
+        "volumeMounts": [
+            *_mounts(keeping, worker),
+            {"name": LOCK_VOLUME, "mountPath": _LOCK_PATH, "readOnly": True},
+        ],
     }
 
 
@@ -87,7 +81,27 @@ def lock_volume(secret_name: str) -> dict[str, Any]:
 
 def place_of_environment() -> dict[str, str]:
     """Return the variable that tells the worker where its environment was made."""
-    return {environment_maker.PLACE_VARIABLE: _PLACE}
+    return {PLACE_VARIABLE: _PLACE}
+
+
+def _resources(gpu_class: GpuClass | None, worker: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the worker's container has but its devices."""
+    resources = deepcopy(worker["resources"])
+    resources.pop("claims", None)
+    if gpu_class is not None:
+        for sizes in (resources.get("requests", {}), resources.get("limits", {})):
+            sizes.pop(gpu_class.resource_name, None)
+    return dict(resources)
+
+
+def _mounts(keeping: GpuClass | None, worker: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the scratch space and the class's volumes; the one where environments are kept can be written to."""
+    kept_on = None if keeping is None else keeping.environment_volume
+    return [
+        {**one, "readOnly": False} if one["name"] == kept_on else dict(one)
+        for one in worker["volumeMounts"]
+        if one["name"] == SCRATCH_VOLUME or "readOnly" in one
+    ]
 
 
 def _keeping(request: WorkerRequest) -> GpuClass | None:

@@ -17,6 +17,7 @@ _NO_KEY = bytes(16)
 """A memo is of one Function version: nothing else than the arguments tells its values apart."""
 
 _ENOUGH_ROWS = 16_384
+_ENOUGH_BYTES = 1024 * 1024
 """Of one array: to copy larger ones again costs more than to look into several."""
 
 
@@ -190,11 +191,14 @@ class _Generation:
             self._value_bytes += size
             self._settled.append(self._pending.pop(0))
             last = len(self._settled) - 1
-            while last and self._rows[last - 1] < 2 * self._rows[last] and self._rows[last] < _ENOUGH_ROWS:
+            while last and self._rows[last - 1] < 2 * self._rows[last] and self._is_small(last):
                 joined = pa.concat_arrays([values.result() for values in self._settled[-2:]])
                 self._settled[-2:] = [_Known(joined)]
                 self._rows[last - 1 : last + 1] = [len(joined)]
                 last -= 1
+
+    def _is_small(self, at: int) -> bool:
+        return self._rows[at] < _ENOUGH_ROWS and (self._settled[at].nbytes or 0) < _ENOUGH_BYTES
 
 
 @dataclass(frozen=True)

@@ -140,17 +140,23 @@ class Cutter:
         return piece
 
     def _join(self, rows: int) -> int:
-        """Make one batch of the first ones, and return how many of `rows` it has."""
+        """Make one batch of the first ones, and return how many of `rows` it has.
+
+        One that makes a call by itself is not split to fill another: every call after that would be put together of two.
+        """
         taken: list[InputBatch] = []
         count = 0
         while self._batches and count < rows:
             batch = self._batches.popleft()
             if batch.rows > rows - count:
+                if count and batch.rows <= rows:
+                    self._batches.appendleft(batch)
+                    break
                 self._batches.appendleft(batch.slice(rows - count, batch.rows - (rows - count)))
                 batch = batch.slice(0, rows - count)
             taken.append(batch)
             count += batch.rows
-        self._batches.appendleft(_concat(taken))
+        self._batches.appendleft(taken[0] if len(taken) == 1 else _concat(taken))
         return count
 
 

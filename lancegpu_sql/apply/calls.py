@@ -103,7 +103,10 @@ class Calls:
         self._told = told
         self._need = need
         self._pool = pool
-        self._options = replace(options, error_policy="skip" if on_error == "null" else "fail")
+        policy: Literal["skip", "fail"] = "skip" if on_error == "null" else "fail"
+        self._options = replace(
+            options, error_policy=policy, max_part_rows=None
+        )  # values are kept row by row, if at all
         self._value_type = value_type
         self._watch = watch
         self._memo = memo

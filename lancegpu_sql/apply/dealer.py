@@ -90,7 +90,7 @@ class Dealer:
     @property
     def probed(self) -> bool:
         """Whether the probe is over: a first part is computed and there is more to do."""
-        return self._parts.index > 0 and self._meter.pace is not None and not self._intake.over
+        return self._parts.past_probe and self._meter.pace is not None and not self._intake.over
 
     def seconds_for(self, rows: int) -> float | None:
         """Return how long the present workers need for so many rows; None as long as nothing is measured."""

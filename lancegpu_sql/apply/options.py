@@ -21,7 +21,7 @@ class ApplyOptions:
     part_target_seconds
         How long computing one part should take.
     max_part_rows
-        The most rows of one part.
+        The most rows of one part; None makes all rows one part, where nothing is written down when a part ends.
     call_timeout_seconds
         How long one call may take; None means as long as it takes.
     max_workers
@@ -48,7 +48,7 @@ class ApplyOptions:
 
     batch_size: int | None = None
     part_target_seconds: float = 30.0
-    max_part_rows: int = 1_000_000
+    max_part_rows: int | None = 1_000_000
     call_timeout_seconds: float | None = None
     max_workers: int | None = None
     max_worker_losses: int = 3

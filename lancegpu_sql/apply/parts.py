@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 PROBE_ROWS = 10
 """Enough to see that a Function works at all, and little to lose if it does not."""
 
@@ -33,10 +35,11 @@ def next_part_rows(
 class PartPlan:
     """Where one part ends and the next begins.
 
-    A part that may be much larger than the one before waits until a call of that one is measured.
+    A part that may be much larger than the one before waits until a call of that one is measured. Without `max_rows` there
+    is one part, which does not end.
     """
 
-    def __init__(self, target_seconds: float, max_rows: int) -> None:
+    def __init__(self, target_seconds: float, max_rows: int | None) -> None:
         self._target_seconds = target_seconds
         self._max_rows = max_rows
         self._rows: int | None = None
@@ -47,10 +50,20 @@ class PartPlan:
     @property
     def may_go_on(self) -> bool:
         """Whether the next row has a part, or one can be sized for it."""
-        return self._left > 0 or self._measured or self._rows is None or self._rows >= self._max_rows
+        if self._left > 0 or self._measured or self._rows is None:
+            return True
+        return self._max_rows is None or self._rows >= self._max_rows
+
+    @property
+    def past_probe(self) -> bool:
+        """Whether the part that is a probe is over, where there is one."""
+        return self.index > 0 or self._max_rows is None
 
     def rows_left(self, rows_per_second: float | None) -> int:
         """Return how many rows the part still takes, beginning a new one if the last is full."""
+        if self._max_rows is None:
+            self.index = 0
+            return sys.maxsize
         if self._left == 0:
             self._rows = self._left = next_part_rows(
                 self._rows, rows_per_second, target_seconds=self._target_seconds, max_rows=self._max_rows
@@ -61,6 +74,8 @@ class PartPlan:
 
     def take(self, rows: int) -> bool:
         """Put rows into the part; return whether they close it."""
+        if self._max_rows is None:
+            return False
         self._left -= rows
         return self._left == 0
 

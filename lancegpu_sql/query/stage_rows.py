@@ -23,7 +23,9 @@ _QUICK_SECONDS = 0.02  # nobody does, and the way to the worker takes as long as
 _QUICK_GROWTH = 4
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
-_AT_LEAST_IN_FLIGHT = 4  # where rows are large: so many calls go to one worker ahead
+_MOST_BYTES_AT_ONCE = (
+    4 * 1024 * 1024
+)  # as much as one call carries: values that come in one piece need not be put together
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ class StageRows:
 
     def _most_rows(self, taken: _Pending) -> int:
         """How many rows, as large as those that were just taken, may be asked for at once."""
-        row_bytes = self._result_row_bytes + taken.input_bytes / max(taken.carried.num_rows, 1)
-        return max(1, int(self._pending_bytes / _AT_LEAST_IN_FLIGHT / max(row_bytes, 1e-3)))
+        row_bytes = max(self._result_row_bytes, taken.input_bytes / max(taken.carried.num_rows, 1), 1e-3)
+        return max(1, int(min(self._pending_bytes / 4, _MOST_BYTES_AT_ONCE) / row_bytes))
 
     def _chunks(self) -> Iterator[pa.RecordBatch]:
         """The input in batches of as many rows as are to be asked for at once."""

@@ -63,6 +63,11 @@ def test_joining_splits_the_batch_that_is_too_much():
     assert [cut(cutter, 4), cut(cutter, 100)] == [[0, 1, 2, 3], [4, 5, 6, 7, 8]]
 
 
+def test_a_batch_that_makes_a_call_by_itself_is_not_split_to_fill_another():
+    cutter = cutter_with(1, 4, 4)
+    assert [cut(cutter, 4), cut(cutter, 4), cut(cutter, 4)] == [[0], [1, 2, 3, 4], [5, 6, 7, 8]]
+
+
 def test_a_few_large_rows_are_not_hidden_by_the_average():
     text = pa.array(["x"] * 100 + ["y" * 1000] * 100)
     ids = pa.array(range(200), pa.uint64())

@@ -66,6 +66,13 @@ def test_the_largest_parts_do_not_wait():
     assert plan.may_go_on
 
 
+def test_without_a_bound_there_is_one_part():
+    plan = PartPlan(30, None)
+    assert not any(plan.take(min(plan.rows_left(None), 1_000_000)) for _ in range(20))
+    assert plan.may_go_on
+    assert plan.index == 0
+
+
 def test_rows_fill_a_part_until_it_closes():
     plan = PartPlan(30, 1_000_000)
     assert plan.rows_left(None) == 10

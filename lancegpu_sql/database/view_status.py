@@ -96,17 +96,17 @@ def functions_of(services: Services) -> Any:
 
 def _changes(services: Services, view: View, noted: ViewState) -> tuple[dict[str, int], list[str]]:
     """The sources that have changed, by how many versions, and all that has, in words; what is gone, too."""
-    from lancegpu_sql.refresh.views.plan import present_state  # it loads DuckDB
+    from lancegpu_sql.refresh.views.plan import changed_sources, present_state  # it loads DuckDB
     from lancegpu_sql.refresh.views.sources import PinnedTables
 
+    pinned = PinnedTables(services.tables)
     try:
-        present = present_state(view, PinnedTables(services.tables), functions_of(services).known())
+        present = present_state(view, pinned, functions_of(services).known())
     except NotFound as exc:
         return {}, [exc.message]
     behind = {
-        name: now.version - (noted.sources[name].version if name in noted.sources else 0)
-        for name, now in present.sources.items()
-        if name not in noted.sources or now.mark != noted.sources[name].mark
+        name: present.sources[name].version - (noted.sources[name].version if name in noted.sources else 0)
+        for name in changed_sources(view, present.sources, pinned.seen)
     }
     others = [name for name, digest in present.functions.items() if noted.functions.get(name) != digest]
     told = [f"{name} is {versions:,} version{'s' * (versions != 1)} ahead" for name, versions in behind.items()]

@@ -16,7 +16,8 @@ from lancegpu_sql.refresh.lock import lock_name
 from lancegpu_sql.refresh.places import FORCED_SUFFIX
 from lancegpu_sql.refresh.shared_folders import entries, with_all_below
 from lancegpu_sql.refresh.target import find_target
-from lancegpu_sql.refresh.views.model import View
+from lancegpu_sql.refresh.views.model import SourceState, View
+from lancegpu_sql.refresh.views.rewritten import compactions_since
 from lancegpu_sql.tables import Snapshot, TableStore, upkeep
 from lancegpu_sql.tables.reading import is_known, least_used
 from lancegpu_sql.tables.upkeep import Removed
@@ -33,14 +34,14 @@ class KnownViews:
 
     def __init__(self, views: Iterable[View]) -> None:
         self.reads: dict[str, tuple[str, ...]] = {}
-        self._made_of: dict[str, list[tuple[int, str]]] = {}
+        self._made_of: dict[str, list[tuple[View, SourceState]]] = {}
         for view in views:
             self.reads[view.name] = tuple(view.definition.reads)
             for source, noted in ({} if view.state is None else view.state.sources).items():
-                self._made_of.setdefault(source, []).append((noted.version, view.name))
+                self._made_of.setdefault(source, []).append((view, noted))
 
-    def made_of(self, table: str) -> Sequence[tuple[int, str]]:
-        """Return the versions of a table that views were made of, each with the view's name."""
+    def made_of(self, table: str) -> Sequence[tuple[View, SourceState]]:
+        """Return the views that were made of a table, each with how it was then."""
         return self._made_of.get(table, ())
 
 
@@ -141,9 +142,19 @@ def sized(paths: Iterable[Path]) -> tuple[int, datetime]:
 
 def _held(snapshot: Snapshot, views: KnownViews) -> dict[int, tuple[str, ...]]:
     held: dict[int, list[str]] = {number: [who] for number, who in upkeep.named_versions(snapshot).items()}
-    for number, view in views.made_of(snapshot.name):
-        held.setdefault(number, []).append(f"view {view!r}, which was made of it")
+    for view, noted in views.made_of(snapshot.name):
+        held.setdefault(noted.version, []).append(f"view {view.name!r}, which was made of it")
+        for number in _compactions(snapshot, view, noted):
+            held.setdefault(number, []).append(f"view {view.name!r}, which has the same rows")
     return {number: tuple(who) for number, who in held.items()}
+
+
+def _compactions(snapshot: Snapshot, view: View, noted: SourceState) -> tuple[int, ...]:
+    """The versions without which nobody could tell any more that a view is still fresh."""
+    try:
+        return compactions_since(snapshot, view.definition.reads[snapshot.name], noted)
+    except ColumnNotFound:
+        return ()
 
 
 def _reads(job: JobRecord, table: str, views: KnownViews) -> bool:

@@ -162,7 +162,9 @@ def require_current(snapshot: Snapshot, columns: Iterable[str], catalog: Catalog
         if name in computed and (remaining := count_rows(snapshot, find_target(snapshot, name), catalog).out_of_date)
     }
     if behind:
-        told = " and ".join(f"{name} ({rows:,} rows are not current)" for name, rows in behind.items())
+        told = " and ".join(
+            f"{name} ({rows:,} row{' is' if rows == 1 else 's are'} not current)" for name, rows in behind.items()
+        )
         raise StaleInput(
             f"{wanted_by} reads {told} of table {snapshot.name!r}; refresh {', '.join(behind)} first. Nothing was written",
             table=snapshot.name,

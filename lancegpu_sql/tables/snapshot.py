@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +43,15 @@ _GOES_ON = frozenset(
 )
 
 
+@dataclass(frozen=True)
+class Rewrite:
+    """Fragments whose live rows a compaction wrote anew, as its version, and those that have the same rows in their place."""
+
+    version: int
+    old: tuple[Fragment, ...]
+    new: tuple[Fragment, ...]
+
+
 class Snapshot:
     """One version of a table. Opening one reads the manifest; the fragments are parsed when asked for.
 
@@ -72,6 +82,7 @@ class Snapshot:
         self.uri = uri
         self._dataset = dataset
         self._shown = shown
+        self._rewrites: dict[int, tuple[Rewrite, ...]] = {}
 
     @classmethod
     def open(cls, name: str, uri: str, version: int | None = None, access: ObjectAccess | None = None) -> Snapshot:
@@ -115,6 +126,31 @@ class Snapshot:
                 return all(one is not None and type(one.operation).__name__ in _GOES_ON for one in made_by)
         except (VersionNotFound, InvalidData):
             return False
+
+    def rewrites_since(self, version: int) -> Iterator[Rewrite]:
+        """Yield what compactions did after a version, newest first; none where there are too many versions to look at.
+
+        What a version did that was removed since is not known, and left out.
+        """
+        if self.version - version <= _LOOKED_AT_VERSIONS:
+            for number in range(self.version, version, -1):
+                yield from self._rewrites_of(number)
+
+    def _rewrites_of(self, version: int) -> tuple[Rewrite, ...]:
+        if version not in self._rewrites:
+            try:
+                with lance_errors(self.name):
+                    made_by = self._dataset.read_transaction(version)
+            except (NotFound, InvalidData):
+                made_by = None
+            compacted = made_by is not None and isinstance(made_by.operation, lance.LanceOperation.Rewrite)
+            self._rewrites[version] = tuple(
+                Rewrite(
+                    version, tuple(map(fragment_from, one.old_fragments)), tuple(map(fragment_from, one.new_fragments))
+                )
+                for one in (made_by.operation.groups if compacted else ())
+            )
+        return self._rewrites[version]
 
     def at(self, dataset: Any) -> Snapshot:
         """Return the snapshot that an open dataset of this table is."""

@@ -197,6 +197,29 @@ def test_the_version_that_a_view_was_made_of_stays_until_its_next_refresh(make: 
     assert [one.version for one in table.list_versions()] == [table.version]
 
 
+@pytest.mark.parametrize("query", ["SELECT key, x + 1 AS z FROM t", "SELECT sum(x) AS z FROM t"])
+def test_a_view_stays_fresh_and_its_refresh_runs_nothing(make: Make, db: Database, query: str) -> None:
+    table = make()
+    view = db.create_materialized_view("v", query)
+    table.optimize(cleanup_older_than=NOW)
+    table.refresh_column("y")  # of which the view reads nothing
+    assert "which has the same rows" in kept(table.optimize(cleanup_older_than=NOW))
+    assert (view.status.state, view.status.behind) == ("fresh", {})
+    assert db.sql("EXPLAIN REFRESH v").fetchall()[0][:2] == ("no_op", "no source has changed")
+    assert (view.refresh().mode, view.status.source_versions) == ("no_op", {"t": table.version})
+
+
+@pytest.mark.parametrize("first", ["the change", "the compaction"])
+def test_a_change_beside_a_compaction_makes_a_view_stale(make: Make, db: Database, first: str) -> None:
+    table = make()
+    view = db.create_materialized_view("v", "SELECT key, x + 1 AS z FROM t")
+    steps = [lambda: table.update("key = 1", {"x": 50}), table.optimize]
+    for step in steps if first == "the change" else reversed(steps):
+        step()
+    assert view.status.state == "stale"
+    assert (view.refresh().rows_assigned, view.status.state) == (1, "fresh")
+
+
 def test_views_stay_incremental_and_exact(make: Make, db: Database, calls: Calls) -> None:
     table = make()
     db.create_function(noting(calls))

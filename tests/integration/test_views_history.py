@@ -23,7 +23,8 @@ from lancegpu_sql import function
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.database import Database
 from lancegpu_sql.refresh.views.defining import define_view
-from lancegpu_sql.refresh.views.model import metadata_of
+from lancegpu_sql.refresh.views.model import metadata_of, open_view
+from lancegpu_sql.refresh.views.plan import has_news
 from lancegpu_sql.refresh.views.refreshing import refresh_view
 from lancegpu_sql.refresh.views.request import ViewOptions
 from lancegpu_sql.refresh.views.sources import PinnedTables
@@ -155,15 +156,15 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        self.table.optimize(cleanup_older_than=None)
+        self._optimize("t", None)
 
     @rule(view=st.sampled_from(sorted(VIEWS)))
     def compact_a_view(self, view: str) -> None:
-        self.db.open_table(view).optimize(cleanup_older_than=None)
+        self._optimize(view, None)
 
     @rule(name=st.sampled_from(["t", *sorted(VIEWS)]))
     def optimize(self, name: str) -> None:
-        self.db.open_table(name).optimize(cleanup_older_than=timedelta(0))
+        self._optimize(name, timedelta(0))
 
     @rule(chosen=st.integers(0, 1000))
     def restore(self, chosen: int) -> None:
@@ -210,7 +211,19 @@ class History(RuleBasedStateMachine):
         if hasattr(self, "functions"):
             assert self.functions.dies_in < 0
 
+    def _optimize(self, name: str, older_than: timedelta | None) -> None:
+        fresh = self._fresh()
+        self.db.open_table(name).optimize(cleanup_older_than=older_than)
+        assert self._fresh() == fresh
+
+    def _fresh(self) -> set[str]:
+        """The views of which it is known, without reading rows, that a refresh would find nothing to do."""
+        tables, known = self.db._services.tables, self.functions.known().values()
+        return {view for view in VIEWS if not has_news(tables, open_view(tables, view), known)}
+
     def _refresh(self, view: str, **options: Any) -> None:
+        if view in self._fresh():
+            assert self._stored(view) == self._anew(view)
         resources = self.db._services.refresh_resources()
         refresh_view(resources, view, ViewOptions.of(error_policy="skip", **options), Job(), functions=self.functions)
         assert self._stored(view) == self._anew(view)

@@ -167,6 +167,11 @@ def metadata_of(definition: ViewDefinition | None = None, state: ViewState | Non
     return found
 
 
+def fields_of(snapshot: Snapshot, columns: Iterable[str]) -> frozenset[int]:
+    """Return the ids of the fields in which the data of some columns stands."""
+    return frozenset(leaf for name in columns for leaf in snapshot.leaves[snapshot.field_id(name)])
+
+
 def fragment_mark(fragment: Fragment, field_ids: frozenset[int], key: bytes, *, deletions: bool = True) -> bytes:
     """Return what changes whenever a row of a fragment, or a value of it in some fields, may be another one.
 

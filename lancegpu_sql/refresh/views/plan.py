@@ -14,6 +14,7 @@ from lancegpu_sql.refresh.request import Mode
 from lancegpu_sql.refresh.views.by_rows import RowsToDo, rows_to_do
 from lancegpu_sql.refresh.views.failed_calls import failed_of, rows_of
 from lancegpu_sql.refresh.views.model import SourceState, View, ViewState, joined
+from lancegpu_sql.refresh.views.rewritten import compactions_since
 from lancegpu_sql.refresh.views.sources import PinnedTables, marks_of, state_of
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.tables import Snapshot, TableStore
@@ -67,7 +68,7 @@ def plan_refresh(
     definition = view.definition
     sources = {name: pinned.pin(name) for name in definition.reads}
     state = present_state(view, pinned, known)
-    changed = changed_sources(view, state.sources)
+    changed = changed_sources(view, state.sources, sources)
     failed = {} if view.state is None or not retry_failed else failed_of(view.state.failed)
     if not full and view.state is not None and not definition.volatile and not changed and not failed:
         if view.state.functions == state.functions:
@@ -75,7 +76,8 @@ def plan_refresh(
         changed = tuple(name for name, digest in state.functions.items() if view.state.functions.get(name) != digest)
     why = _why(view, changed, full=full, again=bool(failed))
     if definition.way == "query":
-        return RefreshPlan("full", f"the query runs again, for {definition.reason}: {why}", sources, state)
+        told = f"the query runs again, for {definition.reason}{'' if why == definition.reason else f': {why}'}"
+        return RefreshPlan("full", told, sources, state)
     (source,) = sources.values()
     key = digest_key(view, state.functions)
     again = rows_of(failed) if failed else np.empty(0, dtype=np.uint64)
@@ -90,8 +92,9 @@ def has_news(tables: TableStore, view: View, functions: Iterable[FunctionVersion
     """Tell whether a refresh would find something to do, by what is known without reading rows."""
     if view.state is None or view.definition.volatile:
         return True
-    present = present_state(view, PinnedTables(tables), {fold(version.name): version for version in functions})
-    return bool(changed_sources(view, present.sources)) or present.functions != view.state.functions
+    pinned = PinnedTables(tables)
+    present = present_state(view, pinned, {fold(version.name): version for version in functions})
+    return bool(changed_sources(view, present.sources, pinned.seen)) or present.functions != view.state.functions
 
 
 def digest_key(view: View, functions: Mapping[str, str]) -> bytes:
@@ -102,10 +105,20 @@ def digest_key(view: View, functions: Mapping[str, str]) -> bytes:
     return digest.digest()
 
 
-def changed_sources(view: View, present: Mapping[str, SourceState]) -> tuple[str, ...]:
-    """Return the sources that are not as the last refresh read them."""
+def changed_sources(
+    view: View, present: Mapping[str, SourceState], snapshots: Mapping[str, Snapshot]
+) -> tuple[str, ...]:
+    """Return the sources whose rows are not those that the last refresh read; a compaction changes none."""
     noted = {} if view.state is None else view.state.sources
-    return tuple(name for name, state in present.items() if name not in noted or noted[name].mark != state.mark)
+    return tuple(
+        name
+        for name, state in present.items()
+        if name not in noted
+        or (
+            noted[name].mark != state.mark
+            and not compactions_since(snapshots[name], view.definition.reads[name], noted[name])
+        )
+    )
 
 
 def present_state(view: View, pinned: PinnedTables, known: Mapping[str, FunctionVersion]) -> ViewState:

@@ -9,7 +9,7 @@ from lancegpu_sql.errors import ColumnNotFound, TableNotFound, VersionNotFound
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.query.session import QuerySession
-from lancegpu_sql.refresh.views.model import SourceState, fragment_mark, whole_mark
+from lancegpu_sql.refresh.views.model import SourceState, fields_of, fragment_mark, whole_mark
 from lancegpu_sql.tables import Snapshot, TableStore
 
 
@@ -73,7 +73,7 @@ def marks_of(
     snapshot: Snapshot, columns: Iterable[str], key: bytes = b"", *, deletions: bool = True
 ) -> dict[int, bytes]:
     """Return what stands for some columns of each fragment that has rows, by its number; see `fragment_mark`."""
-    fields = frozenset(leaf for name in columns for leaf in snapshot.leaves[snapshot.field_id(name)])
+    fields = fields_of(snapshot, columns)
     return {one.id: fragment_mark(one, fields, key, deletions=deletions) for one in snapshot.fragments if one.live_rows}
 
 

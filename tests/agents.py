@@ -1,17 +1,21 @@
-"""Agents in processes of their own."""
+"""Agents, in processes of their own and in this one."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from refresh_kit import PATIENCE_SECONDS
+
+from lancegpu_sql.database import Database
 
 Seen = TypeVar("Seen")
 
@@ -49,6 +53,19 @@ class AgentProcess:
             self.kill()
         assert self.process.stderr is not None
         self.process.stderr.close()
+
+
+@contextmanager
+def agent(db: Database, **options: Any) -> Iterator[None]:
+    """An agent in a thread of this process."""
+    stop = threading.Event()
+    thread = threading.Thread(target=lambda: db.run_agent(stop=stop, **options))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_SECONDS)
 
 
 def eventually(look: Callable[[], Seen], wanted: Callable[[Seen], bool] = bool) -> Seen:

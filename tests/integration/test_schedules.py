@@ -6,7 +6,6 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from agents import eventually
+from agents import agent, eventually
 from refresh_kit import PATIENCE_SECONDS, Calls, Gate, by_key, gated, noting, open_database, reference, short_folder
 
 from lancegpu_sql import col
@@ -37,19 +36,6 @@ def folder() -> Iterator[Path]:
 def db(folder: Path) -> Iterator[Database]:
     with open_database(folder, gpu_classes=folder / "classes.yaml", on_change_debounce_seconds=0.1) as db:
         yield db
-
-
-@contextmanager
-def agent(db: Database, **options: Any) -> Iterator[None]:
-    """An agent in a thread of this process."""
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: db.run_agent(stop=stop, **options))
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(PATIENCE_SECONDS)
 
 
 def table(db: Database, folder: Path, name: str = "t", **options: Any) -> Table:

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 
 import pytest
-from agents import eventually
+from agents import agent, eventually
 from cluster.process_node import AddProcessNode
 from refresh_kit import PATIENCE_SECONDS, by_key
 from two_jobs import GPU_CLASS, ROWS, MakeJobs, TwoJobs
 
-from lancegpu_sql.database.schedule_infos import ScheduleInfo
-
 
 @pytest.fixture
-def jobs(namespace: str, process_node: AddProcessNode, make_jobs: MakeJobs) -> TwoJobs:
-    """A class that has one GPU, and a job that can hold it."""
+def jobs(namespace: str, process_node: AddProcessNode, make_jobs: MakeJobs) -> Iterator[TwoJobs]:
+    """A class that has one GPU, and a job that can hold it; an agent does one thing at a time."""
     process_node("views-1", gpus=1, labels={"pool": namespace})
-    return make_jobs()
+    made = make_jobs()
+    with agent(made.database, concurrency=1):
+        yield made
 
 
-@pytest.fixture
-def agent(jobs: TwoJobs) -> Iterator[None]:
-    """An agent that does one thing at a time."""
-    stop = threading.Event()
-    thread = threading.Thread(target=lambda: jobs.database.run_agent(stop=stop, concurrency=1))
-    thread.start()
-    yield
-    stop.set()
-    thread.join(PATIENCE_SECONDS)
-
-
-@pytest.mark.usefixtures("agent")
 def test_a_view_without_room_waits_other_views_go_on_and_capacity_makes_it_right(jobs: TwoJobs) -> None:
-    db = jobs.database
-
-    def schedule(view: str) -> ScheduleInfo:
-        return next(one for one in db.list_schedules() if one.schedule == view)
-
+    db, schedule = jobs.database, jobs.schedule
     holding = jobs.hold()
     made = "SELECT key, following(key, x) AS y FROM following"
     waiting = db.create_materialized_view("made", made, schedule="every 1 second", with_no_data=True)

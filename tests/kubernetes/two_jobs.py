@@ -21,6 +21,7 @@ import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobState, WaitingOn
 from lancegpu_sql.cli import main
 from lancegpu_sql.database.job_handle import JobHandle
+from lancegpu_sql.database.schedule_infos import ScheduleInfo
 from lancegpu_sql.placement.kubernetes import KubernetesPlacement
 
 GPU_CLASS = "l4"
@@ -48,6 +49,10 @@ class TwoJobs:
     def follow(self, **options: Any) -> JobHandle[Any]:
         """Start the second job."""
         return self._start("following", **options)
+
+    def schedule(self, name: str) -> ScheduleInfo:
+        """Return how a schedule stands."""
+        return next(one for one in self.database.list_schedules() if one.schedule == name)
 
     def let_go(self) -> None:
         """Let the first job's call go on."""

@@ -45,8 +45,8 @@ def test_no_value_is_shown() -> None:
     assert "aws_secret_access_key" in repr(settings)
 
 
-@pytest.mark.parametrize("given", ["hush", {"hush": 5}, ["hush"]])
+@pytest.mark.parametrize("given", ["hush", {"aws_secret_access_key": ["hush"]}, ["hush"]])
 def test_a_mistake_shows_none_either(given: object) -> None:
     with pytest.raises(InvalidInput, match="storage_options does not suit: it must be") as caught:
         Settings.load({}, storage_options=given)
-    assert "=hush" not in "".join(traceback.format_exception(caught.value))
+    assert "hush" not in "".join(traceback.format_exception(caught.value))

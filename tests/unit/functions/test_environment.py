@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.metadata import requires
 from typing import Any
 
 import pytest
@@ -86,8 +87,6 @@ def test_the_present_python_may_be_named_and_changes_nothing() -> None:
 
 
 def test_workers_need_what_this_package_says_it_needs() -> None:
-    from importlib.metadata import requires
-
     assert set(RUNTIME_REQUIREMENTS) <= set(requires("lancegpu-sql") or ())
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -82,7 +83,7 @@ def test_a_module_that_another_package_has_here_names_that_package() -> None:
     assert missing_in_lock(["yaml", "numpy"], (), {"numpy": "2"}) == {"yaml": "pyyaml"}
 
 
-def test_a_module_beside_the_function_is_not_of_a_package(tmp_path: Any) -> None:
+def test_a_module_beside_the_function_is_not_of_a_package(tmp_path: Path) -> None:
     (tmp_path / "yaml.py").write_text("")
     assert missing_in_lock(["yaml"], [str(tmp_path)], {}) == {}
     assert outside(["yaml", "torch"], [str(tmp_path)]) == ("torch",)

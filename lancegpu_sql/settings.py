@@ -239,6 +239,11 @@ class Settings(BaseModel):
         default=30.0,
         description="How long upkeep leaves what a refresh computed and never published, where nobody goes on with its job.",
     )
+    environment_retention_days: Annotated[float, Field(gt=0, le=MOST_SECONDS / 86_400, allow_inf_nan=False)] = Field(
+        default=30.0,
+        description="How long upkeep leaves an environment of this machine that no worker used and no Function of the database "
+        "needs.",
+    )
     maintenance: bool = Field(
         default=True,
         description="Whether agents look after tables by themselves: small fragments, old versions, checkpoints and files that "
@@ -250,10 +255,12 @@ class Settings(BaseModel):
     maintenance_small_fragments: Annotated[int, Field(ge=2, le=MOST)] = Field(
         default=10, description="From so many small fragments side by side on, agents make them one."
     )
-    maintenance_keep_versions_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None = Field(
-        default=604_800.0,
-        description="Agents remove versions of tables whose place another one took longer ago, a week by default. What somebody "
-        "still needs stays: a tag, a view, a query, a job. None keeps all.",
+    maintenance_keep_versions_seconds: Annotated[float, Field(ge=0, le=MOST_SECONDS, allow_inf_nan=False)] | None = (
+        Field(
+            default=604_800.0,
+            description="Agents remove versions of tables whose place another one took longer ago, a week by default. What somebody "
+            "still needs stays: a tag, a view, a query, a job. None keeps all.",
+        )
     )
     job_log_bytes: Count = Field(
         default=64 * _MIB, description="The most bytes one job's log may take; what comes later is left out."

@@ -14,7 +14,7 @@ from lancegpu_sql.database.maintenance import known_views
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import AlreadyExists, LanceGpuError
 from lancegpu_sql.maintenance.automatic import is_due, job_id_for, look_again_at
-from lancegpu_sql.maintenance.left_over import look_for_left_over, plan_left_over
+from lancegpu_sql.maintenance.left_over import environments_of, look_for_left_over, plan_left_over
 from lancegpu_sql.maintenance.looking import KnownViews, look_at_table
 from lancegpu_sql.maintenance.optimizing import wanted_of
 from lancegpu_sql.maintenance.plan import plan_table
@@ -104,7 +104,8 @@ class Caretaker:
 
     def _look_for_left_over(self) -> list[str]:
         services = self._services
-        found = look_for_left_over(services.tables, services.catalog, services.folder)
+        environments = environments_of(services.settings)
+        found = look_for_left_over(services.tables, services.catalog, services.folder, environments)
         plan = plan_left_over(found, wanted_of(services.settings, OptimizeOptions.of()), utc_now())
         if plan.nothing:
             return []

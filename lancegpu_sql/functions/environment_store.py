@@ -21,13 +21,12 @@ from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.errors import Cancelled, EnvironmentFailed, StorageError
 from lancegpu_sql.functions import environment_uv
 from lancegpu_sql.functions.environment import Environment
+from lancegpu_sql.functions.environment_uses import LOCK_FILE, hold
 from lancegpu_sql.functions.imports_needed import missing_in
 
 _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS = 0.05
-_LOCK_FILE = "lancegpu.lock.txt"
-"""In an environment: what it was made of, written last. A folder without it is none."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +89,15 @@ class EnvironmentStore:
         place = self._place(environment)
         python = place / "bin" / "python"
         # The interpreter is a link to one of the machine's, which may have been replaced since.
-        if not (place / _LOCK_FILE).is_file() or not os.access(python, os.X_OK):
+        if not (place / LOCK_FILE).is_file() or not os.access(python, os.X_OK):
             return None
         return ReadyEnvironment(python, place, self._package_folder())
+
+    def hold(self, environment: Environment) -> tuple[ReadyEnvironment, int] | None:
+        """Return an environment that is there and a descriptor; while any process has that open, it is not taken away."""
+        ready = self.find(environment)
+        descriptor = None if ready is None else hold(ready.folder)
+        return None if ready is None or descriptor is None else (ready, descriptor)
 
     def make(
         self,
@@ -140,7 +145,10 @@ class EnvironmentStore:
 
     def _found(self, environment: Environment) -> ReadyEnvironment | None:
         try:
-            return self.find(environment)
+            if (held := self.hold(environment)) is None:
+                return None
+            os.close(held[1])  # used now, which keeps it until a worker holds it
+            return held[0]
         except OSError as exc:
             raise self._unusable(exc) from exc
 
@@ -168,7 +176,7 @@ class EnvironmentStore:
                 build_packages=self.build_packages,
                 interrupted=interrupted,
             )
-            lock_file.rename(new / _LOCK_FILE)
+            lock_file.rename(new / LOCK_FILE)
             with suppress(FileExistsError):  # where the folder knows no locks, another may have been first
                 _rename_into_place(new, place)
                 _log.info("made the environment %s in %.1f s", place, monotonic() - began)

@@ -38,6 +38,7 @@ def wanted_of(settings: Settings, options: OptimizeOptions) -> Wanted:
         small_fragments=settings.maintenance_small_fragments if options.automatic else 2,
         sparing=options.automatic,
         unfinished_files=options.delete_unverified,
+        environment_seconds=settings.environment_retention_days * 86_400.0,
     )
 
 

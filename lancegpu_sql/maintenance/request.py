@@ -50,7 +50,7 @@ class OptimizeStep(BaseModel):
     ----------
     action
         ``compact``, ``leave fragments``, ``leave indexes``, ``remove versions``, ``keep versions``, ``remove files``, ``keep files``,
-        ``remove checkpoints``, ``keep checkpoints``.
+        ``remove checkpoints``, ``keep checkpoints``; of what is left over also ``remove results``, ``remove environments``.
     what
         Of what, in words.
     count

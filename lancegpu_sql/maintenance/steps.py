@@ -17,6 +17,7 @@ Action = Literal[
     "remove checkpoints",
     "keep checkpoints",
     "remove results",
+    "remove environments",
 ]
 
 _TOLD = 3
@@ -32,6 +33,8 @@ class Wanted:
         Versions stay so long after another one took their place; None for ever.
     checkpoint_seconds
         So long stay checkpoints of jobs with which nobody goes on.
+    environment_seconds
+        So long stay environments of this machine that no worker uses and no Function needs.
     small_fragments
         So many small fragments side by side are compacted, fewer are not.
     sparing
@@ -45,6 +48,7 @@ class Wanted:
     small_fragments: int = 2
     sparing: bool = False
     unfinished_files: bool = False
+    environment_seconds: float = 30 * 86_400.0
 
 
 @dataclass(frozen=True)

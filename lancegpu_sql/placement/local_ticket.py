@@ -181,17 +181,23 @@ class LocalTicket:
         token = os.urandom(32).hex()
         hidden = own_variables(self.request.secrets)
         command, own = self._site.command, {name: value for name, value in os.environ.items() if name not in hidden}
+        keeps: tuple[int, ...] = ()
         if self.request.environment is not None:
-            ready = self._site.environments.find(self.request.environment)
-            if ready is None:
+            held = self._site.environments.hold(self.request.environment)
+            if held is None:
                 raise FileNotFoundError("its environment has been taken away since it was made")
+            ready, keeps = held[0], (held[1],)
             command = (str(ready.python), *WORKER_ARGUMENTS)
             own |= ready.variables(own.get("PATH", os.defpath))
             own.pop("PYTHONHOME", None)
         environment = worker_environment(
             own, devices=devices, cpus=self.request.cpus, function_env=self.request.env, token=token
         )
-        process = WorkerProcess((*command, "--socket", str(socket_path)), environment, self.mark)
+        try:
+            process = WorkerProcess((*command, "--socket", str(socket_path)), environment, self.mark, keeps)
+        finally:
+            for descriptor in keeps:
+                os.close(descriptor)
         self._ready = Ready(f"grpc+unix://{socket_path}", token, devices, process.pid, places=devices)
         return process
 

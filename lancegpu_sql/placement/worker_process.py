@@ -41,9 +41,13 @@ class WorkerProcess:
 
     Start it from a thread that outlives it: the worker asks the kernel to be killed with its parent, which for the
     kernel is the thread.
+
+    It inherits the descriptors in `keeps`, and has them open for as long as it lives.
     """
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], mark: str = "") -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], mark: str = "", keeps: Sequence[int] = ()
+    ) -> None:
         self._mark = mark
         self._process = subprocess.Popen(
             list(command),
@@ -52,6 +56,7 @@ class WorkerProcess:
             stderr=subprocess.PIPE,
             bufsize=0,
             env={**environment, MARK_VARIABLE: mark},
+            pass_fds=keeps,
             start_new_session=True,
         )
         self.pid = self._process.pid

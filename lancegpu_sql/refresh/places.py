@@ -22,9 +22,18 @@ COPIES = "checkpoints"
 """Below which the copies stand, beside the tables in the object store; their names go on as those of the files."""
 
 
+_JOB_DEPTH = 4
+
+
 def column_of(copy: str) -> str:
     """Return what stands for the column in the name of a copy, as `lock_name` gives it."""
     return copy.removeprefix(f"{COPIES}/").partition("/")[0]
+
+
+def job_folder_of(copy: str) -> str | None:
+    """Return the part of a copy's name that is the folder of one job; None for what is no copy."""
+    parts = copy.split("/")
+    return "/".join(parts[:_JOB_DEPTH]) if len(parts) > _JOB_DEPTH and parts[0] == COPIES else None
 
 
 @dataclass(frozen=True)

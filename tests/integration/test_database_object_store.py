@@ -250,6 +250,24 @@ def test_what_was_computed_for_a_column_that_is_gone_goes_too(shop: Shop, way: F
     assert session.list(".lancegpu/checkpoints") == []
 
 
+def test_copies_that_nobody_went_on_with_for_long_go(shop: Shop, way: FaultyWay) -> None:
+    with shop.open("one", endpoint=way.endpoint) as db:
+        table = with_column(db, shop.calls)
+        refuse(way, 503, "SlowDown", part="/_versions/")
+        with pytest.raises(StorageError):
+            table.refresh_column("y")
+    session = object_session(shop.uri, shop.server.options())
+    copies = session.list(".lancegpu/checkpoints")
+    with shop.open("two") as db:
+        assert db.remove_left_over().removed == 0
+        assert session.list(".lancegpu/checkpoints") == copies
+    with shop.open("two", checkpoint_retention_days=1e-9) as db:
+        (step,) = db.remove_left_over(dry_run=True).steps
+        assert (step.action, step.count) == ("remove checkpoints", 1)
+        assert db.remove_left_over().removed == len(copies)
+    assert session.list(".lancegpu/checkpoints") == []
+
+
 def test_a_store_that_fails_under_a_query_is_told_as_one(shop: Shop, way: FaultyWay) -> None:
     with shop.open(endpoint=way.endpoint) as db:
         db.create_table("t", {"id": list(range(1000))})

@@ -309,3 +309,23 @@ def test_a_python_that_is_not_there_is_named_when_it_is_asked_for(tmp_path: Path
     (tmp_path / "which.py").write_text(WHICH.replace("OTHER", "3.99"))
     with pytest.raises(EnvironmentFailed, match=r"no Python 3\.99(?s:.)*uv python install 3\.99"):
         db.register_file(tmp_path / "which.py")
+
+
+def test_upkeep_leaves_an_environment_to_its_functions_and_its_workers(tmp_path: Path, wheels: Path) -> None:
+    folder = tmp_path / "environments"
+
+    def left_over(db: Database) -> int:
+        for lock in folder.glob("*/lancegpu.lock.txt"):
+            os.utime(lock, (0, 0))
+        return db.remove_left_over().removed
+
+    with connect(tmp_path / "db", environment_folder=folder, runtime_folder=tmp_path / "run") as db:
+        db.create_function(greeted)
+        assert db.sql("SELECT greeted('Ada')").fetchall() == [("hello Ada",)]
+        assert left_over(db) == 0
+        db.drop_function("greeted")
+        assert left_over(db) == 0  # its worker is still warm
+    with connect(tmp_path / "db", environment_folder=folder, runtime_folder=tmp_path / "run") as db:
+        assert left_over(db) == 1
+        db.create_function(greeted)
+        assert db.sql("SELECT greeted('Ada')").fetchall() == [("hello Ada",)]

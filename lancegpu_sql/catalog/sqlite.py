@@ -18,8 +18,8 @@ WRITES = "lancegpu_writes"
 _ADVICE = {
     "SQLITE_FULL": "the disk is full. What was committed is kept; free some space and try again",
     "SQLITE_IOERR": "the disk refused to read or write (full, over quota, or failing). What was committed is kept",
-    "SQLITE_READONLY": "it may not be written by this user; allow writing to the file and its folder. This release writes "
-    "to it even where tables are only read; lance and lancedb read them without",
+    "SQLITE_READONLY": "it may not be written by this user; allow writing to the file and its folder, or to neither: the database "
+    "can then only be read",
     "SQLITE_CANTOPEN": "the file cannot be opened; check that its folder exists and may be written by this user",
     "SQLITE_PERM": "this user may not use the file",
     "SQLITE_NOTADB": "the file is not a SQLite database; move it away, or name another file for the catalog",

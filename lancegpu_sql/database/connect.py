@@ -59,13 +59,15 @@ def connect(
         The folder, the object store or the catalog cannot be used; `retryable` where it may work later by itself.
     """
     chosen = _settings(settings, gpu_classes, overrides)
-    located = locate(uri, chosen)
+    on_cluster = chosen.kubernetes_namespace is not None if placement is None else bool(placement.cpu_ladder)
+    if on_cluster and chosen.secret_sources is None:
+        # Who asks is not the user as whom workers run there, whoever made the placement.
+        chosen = chosen.model_copy(update={"secret_sources": ""})
     environments = EnvironmentStore(
-        chosen.environment_folder,
-        build_packages=chosen.environment_builds,
-        here=placement is not None or chosen.kubernetes_namespace is None,
+        chosen.environment_folder, build_packages=chosen.environment_builds, here=not on_cluster
     )
     place = placement or _placement(chosen, environments)
+    located = locate(uri, chosen)
     catalog = located.catalog_kind.open(
         located.catalog_place(chosen.catalog),
         busy_timeout_seconds=chosen.catalog_busy_timeout_seconds,

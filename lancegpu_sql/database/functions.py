@@ -58,7 +58,7 @@ def register_file(services: Services, path: str | os.PathLike[str], name: str | 
 def register_definition(services: Services, definition: Definition) -> FunctionVersion:
     """Register what was defined; say where it imports what workers with this process's packages do not have."""
     version = definition.version
-    if not definition.needs_lock and services.settings.kubernetes_namespace is None:
+    if not definition.needs_lock and not services.placement.cpu_ladder:
         packed = Payload.from_bytes(definition.payload)
         missing = missing_here(imports_needed(packed), packed.search_path)
         if missing:
@@ -101,7 +101,7 @@ def check_placement_here(services: Services, name: str, placement: FunctionPlace
         An operator does not allow them.
     """
     settings = services.settings
-    on_cluster = settings.kubernetes_namespace is not None
+    on_cluster = bool(services.placement.cpu_ladder)
     check_allowed(name, placement.secrets, settings.secret_sources, on_cluster=on_cluster)
     if placement.image is None:
         return

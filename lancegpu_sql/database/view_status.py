@@ -22,7 +22,7 @@ class ViewStatus:
         ``fresh``; ``stale``: a source or a Function has changed; ``empty``: it was never refreshed; or ``volatile``: its
         query may give something else each time, so that it is never known to be fresh.
     reason
-        Which source has changed, and by how many versions; or what is volatile.
+        Which source has changed, and by how many versions; and what is volatile.
     behind
         By source that has changed: by how many versions.
     rows, version
@@ -55,10 +55,9 @@ def status_of(services: Services, view: View) -> ViewStatus:
         state, reason = "empty", "it was never refreshed to its end"
     else:
         behind, told = _changes(services, view, view.state)
-        if told:
-            state, reason = "stale", "; ".join(told)
-        elif view.definition.volatile:
-            state, reason = "volatile", f"{view.definition.volatile[0]} may be another one each time"
+        volatile = [f"{one} may be another one each time" for one in view.definition.volatile[:1]]
+        if told or volatile:
+            state, reason = "stale" if told else "volatile", "; ".join([*told, *volatile])
     return ViewStatus(
         view=view.name,
         state=state,

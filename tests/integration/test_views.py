@@ -230,6 +230,8 @@ def test_a_volatile_view_says_so_and_always_runs(db: Database):
     assert (view.status.state, view.refresh().mode) == ("volatile", "full")
     (told,) = db.sql("EXPLAIN REFRESH v").to_arrow().to_pylist()
     assert told["reason"] == "the query runs again, for random() may be another one each time"
+    db.sql("DELETE FROM t WHERE key = 1")
+    assert view.status.reason == "t is 1 version ahead; random() may be another one each time"
 
 
 def test_a_job_whose_process_died_when_it_had_published_publishes_no_second_time(db: Database):

@@ -71,7 +71,8 @@ def db(
     classes.write_text(yaml.safe_dump({"gpu_classes": [spec]}))
     options = {"image": "worker:test", "cpu_node_selector": {"pool": namespace}}
     placement = KubernetesPlacement(namespace, kubeconfig=str(cluster.kubeconfig), **options)
-    with lg.connect(tmp_path / "db", gpu_classes=classes, placement=placement, progress="quiet") as opened:
+    allowed = {"secret_sources": "kubernetes:models/*, env:OWN_*"}
+    with lg.connect(tmp_path / "db", gpu_classes=classes, placement=placement, progress="quiet", **allowed) as opened:
         opened.create_table("people", pa.table({"name": ["Ada"]}))
         yield opened
     placement.close()

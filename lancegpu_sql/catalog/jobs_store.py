@@ -275,7 +275,8 @@ def _finished(kinds: Collection[str]) -> sa.ColumnElement[bool]:
 
 def _no_job(job_id: str) -> JobNotFound:
     return JobNotFound(
-        f"No job {job_id!r} in this database. Look at the list of its jobs: those that ended long ago are forgotten.",
+        f"No job {job_id!r} in this database. lancegpu jobs list --all, or db.list_jobs(), tells those there are; those that "
+        "ended long ago are forgotten.",
         job_id=job_id,
     )
 

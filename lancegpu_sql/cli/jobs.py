@@ -178,7 +178,7 @@ def errors(
     else:
         groups = found.groups()
         print_rows(
-            ["rows", "owner", "error", "message", "for example"],
+            ["rows", "owner", "error", "message", "such as row"],
             [[one.rows, one.owner, one.error_type, one.pattern, one.example.row_id] for one in groups],
             none=none,
         )
@@ -224,7 +224,7 @@ def print_jobs(found: list[JobRecord]) -> None:
 
 def _about(record: JobRecord) -> str:
     """Return what is worth knowing of a job in its state."""
-    from lancegpu_sql.jobs.words import rows
+    from lancegpu_sql.jobs.words import WITHOUT_ROWS, rows
 
     if record.waiting_on is not None:
         return record.waiting_on.message
@@ -232,7 +232,26 @@ def _about(record: JobRecord) -> str:
         return f"{record.error['type']}: {record.error['message'].splitlines()[0]}"
     if record.state == "queued" and record.owner is None:
         return "no process runs it; an agent takes it, or it can be resumed"
+    if record.kind in WITHOUT_ROWS:
+        return _kept_up(record.result)
     return "" if record.progress is None else rows(record.progress)
+
+
+def _kept_up(result: Mapping[str, Any] | None) -> str:
+    """Return what a job of upkeep did, once it has."""
+    if result is None:
+        return ""
+    before, after = result.get("fragments_removed", 0), result.get("fragments_added", 0)
+    told = [f"{before:,} fragments became {after:,}"] if before else []
+    removed = {
+        "version": "versions_removed",
+        "file": "files_removed",
+        "checkpoint": "checkpoints_removed",
+        "left-over": "removed",
+    }
+    counts = {noun: result.get(name, 0) for noun, name in removed.items()}
+    gone = [f"{count:,} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    return "; ".join([*told, *([f"removed {', '.join(gone)}"] if gone else [])]) or "nothing to do"
 
 
 def _ran_on(record: JobRecord) -> list[str]:

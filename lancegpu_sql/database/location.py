@@ -211,7 +211,7 @@ def _in_object_store(text: str, settings: Settings) -> ObjectLocation:
     if not is_postgresql(settings.catalog or ""):
         raise InvalidInput(
             f"{text!r} is in an object store, which can hold no catalog: that must be in PostgreSQL, as in "
-            f"connect({text!r}, catalog='postgresql://user@host/name')",
+            f"connect({text!r}, catalog='postgresql://user@host/name') or the variable LANCEGPU_CATALOG",
             uri=text,
         )
     uri = _checked(text)

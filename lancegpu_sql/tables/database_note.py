@@ -22,7 +22,8 @@ from lancegpu_sql.tables.snapshot import Snapshot
 _PATH = f"{PRIVATE_FOLDER}/database.lance"
 _ID_KEY = "lancegpu:database_id"
 _CATALOG_KEY = "lancegpu:catalog"
-_NAME = "the note of the database's id"
+# What is wrong with it is wrong with the database.
+_NAME = ""
 
 
 class DatabaseNote:

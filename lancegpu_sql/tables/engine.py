@@ -97,16 +97,16 @@ def error_for(exc: BaseException, table: str, invalid: type[InvalidInput]) -> La
         )
     if "already exists" in text:
         return AlreadyExists(f"In table {table!r}: {said}.", table=table)
+    named = f"Table {table!r}" if table else "The database"
     trouble = object_errors.trouble(text)
     if trouble is not None:
-        named = f"Table {table!r}" if table else "The database"
         return StorageError(
             f"{named} could not be read or written: {trouble.told}.", table=table, retryable=trouble.retryable
         )
     from_python = isinstance(exc, ValueError | KeyError | TypeError | pa.ArrowException)
     if "LanceError(IO)" not in text and (from_python or _BAD_INPUT.search(text)):
         return invalid(f"Table {table!r}: {said}.", table=table)
-    return StorageError(f"Table {table!r} could not be read or written: {said}.", table=table)
+    return StorageError(f"{named} could not be read or written: {said}.", table=table)
 
 
 @contextmanager

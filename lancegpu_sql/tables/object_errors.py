@@ -29,7 +29,7 @@ _NO_ANSWER = (
 )
 _BUSY = f"it fails or is overloaded. {_AGAIN} later"
 _REGION = "its bucket is in another region. Correct aws_region in storage_options"
-_NO_REGION = "it says no region. Give aws_region in storage_options (any, where the store has none, as us-east-1)"
+_NO_REGION = "its region is not known. Give aws_region in storage_options (any, where the store has none, as us-east-1)"
 _NO_BUCKET = "it has no such bucket. Make it, or correct the database's URL"
 
 _BY_CODE = {

@@ -30,6 +30,13 @@ def test_a_dry_run_says_what_would_be_done_and_why(run: Any, scattered: Path):
     assert run("tables", "--db", str(scattered), "--json").json[0]["version"] == 3
 
 
+def test_the_list_of_jobs_says_what_one_did(run: Any, scattered: Path):
+    for _ in range(2):
+        run("optimize", "t", "--cleanup-older-than", "none", "--db", str(scattered))
+    told = [line.split("UTC")[-1].strip() for line in run("jobs", "list", "--db", str(scattered)).out.splitlines()[1:]]
+    assert told == ["nothing to do", "3 fragments became 1"]
+
+
 def test_all_tables_are_optimized_where_none_is_named(run: Any, scattered: Path):
     done = run("optimize", "--cleanup-older-than", "none", "--db", str(scattered), "--json").json
     assert [(one["table"], one["fragments_after"]) for one in done["tables"]] == [("t", 1)]

@@ -173,7 +173,7 @@ def test_what_cannot_be_copied_is_said_and_leaves_nothing(
 def test_tables_are_listed_described_and_dropped(db: lg.Database):
     db.sql("CREATE TABLE other AS SELECT 1 AS a; CREATE TEMP TABLE passing AS SELECT 1 AS a")
     assert rows(db, "SHOW TABLES") == [("docs",), ("other",), ("passing",)]
-    assert [row[:2] for row in rows(db, "DESCRIBE docs")] == [("id", "BIGINT"), ("text", "VARCHAR")]
+    assert [row[:3] for row in rows(db, "DESCRIBE docs")] == [("id", "BIGINT", "NO"), ("text", "VARCHAR", "YES")]
     db.sql("DROP TABLE passing; DROP TABLE main.other; DROP TABLE IF EXISTS other")
     assert db.table_names() == ["docs"]
     with pytest.raises(TableNotFound, match="The tables are docs"):
@@ -248,6 +248,7 @@ MADE = "CREATE FUNCTION f(x int64) RETURNS int64 LANGUAGE python AS '{}' {}"
         (MADE.format("def f(x): return x", "WITH (gpu_class = 'a100')"), InvalidFunction, "without gpu=True"),
         (MADE.format("def f(x): return x", "WITH (gpu = true, gpu_class = 'h100')"), GpuClassNotFound, "h100"),
         (MADE.format("def f(x): return x", "WITH (env = 'A=B')"), InvalidFunction, "JSON object"),
+        (MADE.format("def f(x): return x", f"WITH (pip = '{'[' * 100_000}')"), InvalidFunction, "JSON list"),
         ("CREATE FUNCTION f FROM 'nowhere.py'", InvalidFunction, "nowhere.py"),
         ("DROP FUNCTION nope VERSION 3", FunctionNotFound, "nope"),
     ],
@@ -263,6 +264,7 @@ def test_what_is_wrong_with_a_function_is_said(db: lg.Database, text: str, error
 def test_a_column_is_declared_refreshed_and_told_of(db: lg.Database):
     db.sql("ALTER TABLE docs ADD COLUMN n BIGINT AS (size(text))")
     assert rows(db, "SHOW COLUMNS STATUS FOR docs") == [("n", "size", 1, 0, 0, 0, 3)]
+    assert [told["extra"] for told in records(db, 'DESCRIBE "docs"')] == [None, None, "computed by size version 1"]
     (done,) = records(
         db, "REFRESH COLUMN n ON TABLE docs WHERE id > 1 WITH (batch_size = 2, call_timeout_seconds = '30s')"
     )

@@ -110,7 +110,7 @@ _TAKES_VALUES = (
 _CARRIED: Mapping[type[model.Statement], Carried] = {
     model.Query: _query,
     model.Engine: _query,
-    model.Describe: _query,
+    model.Describe: tables.describe,
     model.Explain: _explain,
     model.Transaction: _transaction,
     model.CreateFunction: functions.create,

@@ -1,4 +1,4 @@
-"""CREATE TABLE, INSERT, COPY FROM, DROP TABLE and SHOW TABLES carried out."""
+"""CREATE TABLE, INSERT, COPY FROM, DROP TABLE, SHOW TABLES and DESCRIBE carried out."""
 
 from __future__ import annotations
 
@@ -118,6 +118,24 @@ def drop(context: Context, statement: model.DropTable) -> QueryResult:
 def show(context: Context, statement: model.ShowTables) -> QueryResult:
     """List the tables, and what the session made."""
     return context.engine(statement)
+
+
+def describe(context: Context, statement: model.Describe) -> QueryResult:
+    """Tell the columns of a table or a query as DuckDB does, and of a table which take no null and which are computed."""
+    described = context.engine(statement)
+    meant = None if statement.table is None else context.table_name(statement.table)
+    if meant is None:
+        return described
+    # To DuckDB a table is a view, of whose columns it knows types alone.
+    snapshot = context.services.tables.open(meant)
+    computed = {one.column: f"computed by {one.function} version {one.version}" for one in snapshot.computed}
+    required = {field.name for field in snapshot.schema if not field.nullable}
+    rows = described.to_arrow()
+    known = [
+        row | {"null": "NO" if row["column_name"] in required else "YES", "extra": computed.get(row["column_name"])}
+        for row in rows.to_pylist()
+    ]
+    return context.rows(rows.schema, known)
 
 
 def _mode(

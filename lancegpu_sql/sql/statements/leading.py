@@ -216,7 +216,9 @@ def _describe(reader: Reader) -> Statement:
         return _query(reader)
     text, place = reader.text, reader.start
     words = reader.rest_words()
-    return Describe(text=text, place=place, query=reader.whole[words[0].start : words[-1].end])
+    named = words[0].is_name and all(word.kind is Kind.END for word in words[1:])
+    table = (words[0].value,) if named else None
+    return Describe(text=text, place=place, query=reader.whole[words[0].start : words[-1].end], table=table)
 
 
 def _show(reader: Reader) -> Statement:

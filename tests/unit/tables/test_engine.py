@@ -31,6 +31,11 @@ SAID = [
 ]
 
 
+def test_what_belongs_to_no_table_is_told_of_the_database() -> None:
+    error = error_for(OSError("LanceError(IO): No space left on device (os error 28)"), "", errors.InvalidData)
+    assert str(error).startswith("The database could not be read or written: ")
+
+
 @pytest.mark.parametrize(("raised", "kind"), SAID, ids=lambda one: getattr(one, "__name__", ""))
 def test_each_error_of_lance_has_a_place_in_our_tree(raised: Exception, kind: type[errors.LanceGpuError]) -> None:
     error = error_for(raised, "t", errors.InvalidData)

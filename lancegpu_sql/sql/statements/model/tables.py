@@ -156,6 +156,7 @@ class ShowTables(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Describe(Statement):
-    """DESCRIBE of a table or a query; `query` is what it describes as DuckDB reads it."""
+    """DESCRIBE of a table or a query; `query` is what it describes as DuckDB reads it, `table` what is named alone."""
 
     query: str
+    table: Name | None = None

@@ -19,6 +19,7 @@ from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.udf import make_udf
 from lancegpu_sql.sql.names import fold
+from lancegpu_sql.tables.reading import at_latest
 from lancegpu_sql.tables.snapshot import Snapshot
 
 Connection = duckdb.DuckDBPyConnection
@@ -79,7 +80,7 @@ class Attached:
                 self._hide_function(name)
             for name, snapshot in tables.items():
                 if name not in self._tables or self._tables[name].snapshot.version != snapshot.version:
-                    relation = TableRelation(snapshot)
+                    relation = at_latest(snapshot, TableRelation)
                     self._connection.register(name, relation)
                     self._tables[name] = relation
             for name, version in functions.items():

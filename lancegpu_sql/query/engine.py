@@ -80,7 +80,8 @@ def missing_table(error: duckdb.Error) -> str | None:
 def error_for(error: Exception) -> LanceGpuError:
     """What a DuckDB error is called here."""
     message = str(error)
-    if isinstance(error, duckdb.InterruptException):
+    # From a reader of Arrow's it comes as an OSError with DuckDB's words.
+    if isinstance(error, duckdb.InterruptException) or message.startswith("INTERRUPT Error: "):
         return Cancelled("The query was cancelled")
     store = object_errors.trouble(message)
     if store is not None:

@@ -21,6 +21,7 @@ from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.sql.statement import replace_tables
 from lancegpu_sql.sql.versions import version_named
 from lancegpu_sql.tables.naming import is_table_name, told_missing
+from lancegpu_sql.tables.reading import at_latest
 from lancegpu_sql.tables.snapshot import Snapshot
 
 # Queries about all tables; any other opens only the tables that it names.
@@ -177,7 +178,7 @@ class QueryTables:
         if not only_listed:
             check_distinct(snapshot.name, snapshot.schema)
         key = (snapshot.name, snapshot.version if self._version(written) else None)
-        table = self._opened.get(key) or TableRelation(snapshot)
+        table = self._opened.get(key) or (TableRelation(snapshot) if key[1] else at_latest(snapshot, TableRelation))
         self._opened[key] = table
         alike = next((other for other in self._found if fold(other) == fold(written)), None)
         if alike is None:

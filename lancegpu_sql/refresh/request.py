@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
@@ -136,6 +136,15 @@ def checked(kind: type[_Options], options: Mapping[str, Any], unknown: str) -> _
     InvalidInput
         An option is unknown or its value does not suit.
     """
+    for name, value in options.items():
+        field = kind.model_fields.get(name)
+        if (
+            isinstance(value, bool)
+            and field is not None
+            and bool not in (field.annotation, *get_args(field.annotation))
+        ):
+            # For Python it is 1 or 0.
+            raise InvalidInput(f"option {name} is neither true nor false, but was given as {shown(value)}", option=name)
     try:
         return kind(**options)
     except ValidationError as exc:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FOLDER = "reading"
 _REMOVING = 0
 _FLOCK = "hhqqi4x"  # struct flock of Linux where files have 64-bit offsets: type, whence, start, length, process
+_TRIES = 10  # to hold on to the latest version: the next one is there by then, or upkeep does nothing else
 _NEWEST = 2**64 - 1  # Lance names a version's manifest by its distance from here
 
 P = ParamSpec("P")
@@ -82,6 +83,18 @@ def latest_held(snapshot: Snapshot) -> Iterator[None]:
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def at_latest(snapshot: Snapshot, begin: Callable[[Snapshot], T]) -> T:
+    """Begin to use a table's latest version: a later one than this where upkeep removes it before it is held."""
+    for _ in range(_TRIES):
+        try:
+            return begin(snapshot)
+        except VersionNotFound as exc:
+            if exc.facts.get("version") != snapshot.version:  # of what else is read
+                raise
+        snapshot = snapshot.latest()
+    return begin(snapshot)
 
 
 def writes(function: Callable[Concatenate[Snapshot, P], T]) -> Callable[Concatenate[Snapshot, P], T]:

@@ -129,6 +129,15 @@ def test_a_query_is_cancelled_from_another_thread(session: QuerySession):
     timer.join()
 
 
+def test_a_reader_of_a_cancelled_query_says_so(session: QuerySession):
+    result = session.sql("SELECT range FROM range(10000000)")
+    reader = result.to_reader()
+    reader.read_next_batch()
+    result.cancel()
+    with pytest.raises(Cancelled):
+        reader.read_all()
+
+
 @pytest.mark.parametrize("form", ["fetchall", "to_arrow", "to_pandas"])
 def test_ctrl_c_ends_a_query_and_leaves_the_session_in_order(session: QuerySession, form: str):
     result = session.sql(ENDLESS)

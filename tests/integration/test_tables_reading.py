@@ -13,7 +13,7 @@ import pytest
 
 from lancegpu_sql.errors import VersionNotFound
 from lancegpu_sql.tables import Snapshot, TableStore, changes, upkeep
-from lancegpu_sql.tables.reading import Reading, is_known, latest_held, least_used, removing
+from lancegpu_sql.tables.reading import Reading, at_latest, is_known, latest_held, least_used, removing
 from lancegpu_sql.tables.sources import reader_of
 
 READER = """
@@ -70,6 +70,26 @@ def test_a_version_that_was_removed_cannot_be_held(table: Snapshot) -> None:
     upkeep.remove_versions(table, [1])
     with pytest.raises(VersionNotFound, match="at this very moment"):
         Reading(table)
+
+
+def test_who_wants_the_latest_version_takes_a_later_one_where_it_was_removed(table: Snapshot) -> None:
+    later = changes.add(table, reader_of({"x": [2]}))
+    upkeep.remove_versions(table, [1])
+    reading = at_latest(table, Reading)
+    assert least_used(table) == later.version
+    reading.close()
+
+
+def test_what_is_missing_of_another_version_is_not_tried_again(table: Snapshot) -> None:
+    asked = []
+
+    def begin(snapshot: Snapshot) -> None:
+        asked.append(snapshot.version)
+        table.checkout(99)
+
+    with pytest.raises(VersionNotFound, match="no version 99"):
+        at_latest(table, begin)
+    assert asked == [1]
 
 
 def test_nothing_is_written_beside_tables_of_no_database(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from lancegpu_sql.sql.statements.changes import CHANGE, ROW_COLUMNS, ROWS, Targe
 from lancegpu_sql.tables.changes import Change
 from lancegpu_sql.tables.engine import until_committed
 from lancegpu_sql.tables.fitting import refuse_computed
+from lancegpu_sql.tables.reading import at_latest
 from lancegpu_sql.tables.row_changes import RowChanges
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -199,7 +200,7 @@ def _numbered(statement: S) -> S:
 
 def _committed(context: Context, name: model.Name, attempt: Callable[[Snapshot], Change]) -> Change:
     """What an attempt on the latest version gives, which is made again as long as other writers are first."""
-    return until_committed(lambda: attempt(context.snapshot(name)))
+    return until_committed(lambda: at_latest(context.snapshot(name), attempt))
 
 
 def _one_at_a_time(context: Context, statement: model.Merge) -> AbstractContextManager[None]:

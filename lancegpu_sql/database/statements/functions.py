@@ -140,13 +140,13 @@ def _options(context: Context, given: model.Options) -> dict[str, Any]:
         if isinstance(options.get(name), str):
             try:
                 options[name] = json.loads(options[name])
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise InvalidFunction(f"{name} is a JSON object of variables, such as {name} = '{example}'.") from None
     for name, example in (("pip", '["magika==1.*", "numpy>=2"]'), ("code", '["mypackage"]')):
         if str(options.get(name, "")).lstrip().startswith("["):
             try:
                 options[name] = json.loads(options[name])
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise InvalidFunction(
                     f"{name} is one, or a JSON list of several, such as {name} = '{example}'."
                 ) from None

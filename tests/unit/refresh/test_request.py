@@ -27,3 +27,9 @@ def test_a_count_fits_what_counts_it(name: str) -> None:
 def test_what_cannot_name_a_queue_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="a queue's name has"):
         RefreshOptions.of(queue=name)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "max_failed_rows", "call_timeout_seconds", "publication_interval_rows"])
+def test_true_is_no_number(name: str) -> None:
+    with pytest.raises(InvalidInput, match=f"{name} is neither true nor false"):
+        RefreshOptions.of(**{"error_policy": "skip", name: True})

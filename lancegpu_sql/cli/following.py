@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from lancegpu_sql.cli.entry import EXIT_INTERRUPTED
-from lancegpu_sql.errors import Cancelled, LanceGpuError, StillWaiting
+from lancegpu_sql.errors import Cancelled, LanceGpuError, RowFailed, StillWaiting
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.models import JobRecord, JobState
@@ -58,6 +58,12 @@ def run_to_end(database: Database, job: JobHandle[Result], *, timeout_seconds: f
             raise StillWaiting(f"{problem.message} Go on with: {resume}", **problem.facts) from None
         raise StillWaiting(
             f"{_standing(job.record, timeout_seconds)} What was finished is kept. Go on with: {resume}", **problem.facts
+        ) from None
+    except RowFailed as problem:
+        raise RowFailed(
+            f"{problem.message.rstrip()}\nWhat was finished is kept. Correct the Function, or refresh with --error-policy skip: "
+            "such rows are null then, and all others are computed.",
+            **problem.facts,
         ) from None
 
 

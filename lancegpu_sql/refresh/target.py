@@ -13,6 +13,7 @@ from lancegpu_sql.catalog.models import ComputedColumn, FunctionVersion
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ColumnNotFound, FunctionNotFound
 from lancegpu_sql.tables import Fragment, Snapshot
+from lancegpu_sql.tables.views import view_text
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,13 @@ def _leaves(snapshot: Snapshot, columns: Iterable[str]) -> frozenset[int]:
 
 
 def _not_computed(snapshot: Snapshot, column: str) -> ColumnNotFound:
+    if view_text(snapshot.full_schema) is not None:
+        return ColumnNotFound(
+            f"{snapshot.name!r} is a materialized view, which is refreshed as a whole: REFRESH MATERIALIZED VIEW "
+            f"{snapshot.name}, or lancegpu refresh-view {snapshot.name}",
+            table=snapshot.name,
+            column=column,
+        )
     computed = ", ".join(known.column for known in snapshot.computed) or "none yet"
     if column in snapshot.schema.names:
         problem = f"column {column!r} of table {snapshot.name!r} is not a computed one: nothing to refresh"

@@ -41,6 +41,7 @@ def test_a_refresh_that_fails_ends_with_1_and_shows_the_users_traceback_not_ours
     ran = run("refresh", "bad_ones", "size")
     assert (ran.status, ran.out) == (1, "")
     assert "ValueError: that is no text for me" in ran.err
+    assert "--error-policy skip" in ran.err
     assert "lancegpu_sql" not in ran.err
 
 

@@ -25,6 +25,7 @@ WRONG_USAGE = [
 FAILS = {
     "refresh no_table size": "no table 'no_table'",
     "refresh reviews text": "not a computed one",
+    "refresh long_ones text": "lancegpu refresh-view long_ones",
     "refresh reviews nothing": "nothing",
     "refresh reviews size --where nonsense(": "nonsense(",
     "refresh reviews size --gpu-class one": "uses no GPU",

@@ -89,7 +89,8 @@ class EnvironmentStore:
         place = self._place(environment)
         python = place / "bin" / "python"
         # The interpreter is a link to one of the machine's, which may have been replaced since.
-        if not (place / LOCK_FILE).is_file() or not os.access(python, os.X_OK):
+        files = (place / LOCK_FILE, place / "pyvenv.cfg")  # without the latter Python looks for packages elsewhere
+        if not all(file.is_file() for file in files) or not os.access(python, os.X_OK):
             return None
         return ReadyEnvironment(python, place, self._package_folder())
 
@@ -157,7 +158,7 @@ class EnvironmentStore:
         for left in self.folder.glob(f"{environment.digest}.new-*"):
             _take_away(left)
         place = self._place(environment)
-        if place.exists():
+        if os.path.lexists(place):
             # Out of its place at once: taking away its files takes a while.
             broken = place.with_name(f"{place.name}.new-{uuid.uuid4().hex[:8]}")
             place.rename(broken)
@@ -193,7 +194,7 @@ class EnvironmentStore:
         name = hashlib.blake2b(str(package).encode(), digest_size=8).hexdigest()
         folder = self.folder / "package" / name
         link = folder / package.name
-        if not link.is_symlink():
+        if not link.is_symlink() or link.readlink() != package:
             make_folder(folder)
             new = folder / f"new-{uuid.uuid4().hex[:8]}"
             new.symlink_to(package)

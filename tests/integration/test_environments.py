@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -222,6 +223,25 @@ def test_an_environment_whose_interpreter_is_gone_is_made_anew(tmp_path: Path, g
     python.unlink()
     python.symlink_to(tmp_path / "no such python")
     assert os.access(store.make(greeting).python, os.X_OK)
+
+
+def test_what_stands_in_the_place_of_an_environment_is_cleared_away(tmp_path: Path, greeting: Environment) -> None:
+    store = EnvironmentStore(tmp_path / "kept")
+    made = store.make(greeting)
+    (made.folder / "pyvenv.cfg").unlink()
+    assert store.find(greeting) is None
+    assert (store.make(greeting).folder / "pyvenv.cfg").is_file()
+    shutil.rmtree(made.folder)
+    made.folder.symlink_to(tmp_path / "nowhere")
+    assert not store.make(greeting).folder.is_symlink()
+
+
+def test_workers_find_this_package_though_its_link_led_elsewhere(tmp_path: Path, greeting: Environment) -> None:
+    store = EnvironmentStore(tmp_path / "kept")
+    link = store.make(greeting).package_folder / "lancegpu_sql"
+    link.unlink()
+    link.symlink_to(tmp_path / "nowhere")
+    assert (store.make(greeting).package_folder / "lancegpu_sql" / "__init__.py").is_file()
 
 
 def test_a_package_that_is_not_what_the_lock_says_is_refused(tmp_path: Path, greeting: Environment) -> None:

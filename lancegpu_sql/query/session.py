@@ -26,12 +26,10 @@ from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
+from lancegpu_sql.sql.explained import explained_in, query_explained, with_all_version_names
 from lancegpu_sql.sql.functions_in_text import calls_in
-from lancegpu_sql.sql.inner_query import inner_query, inserted_query
 from lancegpu_sql.sql.missing_function import with_registered
 from lancegpu_sql.sql.names import fold, quote
-from lancegpu_sql.sql.statements import split
-from lancegpu_sql.sql.statements.model import Describe, Explain, Query
 from lancegpu_sql.sql.versions import with_version_names
 from lancegpu_sql.sql.views import EngineFunctions
 from lancegpu_sql.tables.snapshot import Snapshot
@@ -46,7 +44,6 @@ _WRITES = re.compile(r"\s*(CREATE|COPY|INSERT)\b", re.IGNORECASE)
 _ABOUT_A_QUERY = re.compile(r"\s*(DESCRIBE|SUMMARIZE|SHOW|DESC)\b", re.IGNORECASE)
 # DuckDB carries out what does so as it binds it, each time.
 _MOVES_A_SEQUENCE = re.compile(r"\b(nextval|setval)\s*\(", re.IGNORECASE)
-_EXPLAINS = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _FORMATS = frozenset({"text", "json"})
 _LISTS_TABLES = re.compile(r"\s*(SHOW\s+TABLES|SHOW|DESCRIBE|PRAGMA\s+show_tables)\s*;?\s*", re.IGNORECASE)
 # A function of one name may be several: of some only those that read the clock in another time zone are not the same.
@@ -131,13 +128,14 @@ class QuerySession:
             with duckdb_errors():
                 found = self._state.engine.extract_statements(text)
         except InvalidQuery:
-            plain = _with_version_names(text)
+            plain = with_all_version_names(text)
             if plain == text:
                 raise
             try:
-                found = self._state.engine.extract_statements(plain)  # an alias may follow AT (VERSION => n) here
-            except duckdb.Error as other:
-                raise InvalidQuery(str(other).partition("\n")[0]) from other
+                with duckdb_errors():
+                    found = self._state.engine.extract_statements(plain)  # an alias may follow AT (VERSION => n) here
+            except InvalidQuery as other:  # its place is not that in the text
+                raise InvalidQuery(other.message.partition("\n")[0]) from other.__cause__
             return [(found[0].type.name, text)]
         return [(_kind_of(statement.type.name, statement.query), statement.query) for statement in found]
 
@@ -325,12 +323,12 @@ class QuerySession:
     def _one(self, kind: str, text: str, parameters: Parameters | None) -> QueryResult:
         if _LISTS_TABLES.fullmatch(text):
             return self._list_tables()
-        explained = _explained(text)
+        explained = explained_in(text)
         if explained is not None and self._own.calls_functions(explained.statement.text):
-            inner = _query_of(explained)
+            inner = query_explained(explained)
             return self.explain(inner, parameters, analyze=explained.analyze, form=explained.format)
         if explained is not None:
-            text = _with_version_names(text)
+            text = with_all_version_names(text)
         return self.query(text, parameters) if kind in _READS else self._own.run(kind, text, parameters, self.describe)
 
     def _known(self) -> Mapping[str, FunctionVersion]:
@@ -352,38 +350,6 @@ def _kind_of(kind: str, text: str) -> str:
     """What DuckDB says that a statement is, or what it is beside a PIVOT that must look for its columns."""
     write = _WRITES.match(text) if kind == "MULTI" else None
     return write[1].upper() if write else kind
-
-
-def _explained(text: str) -> Explain | None:
-    """The statement that a text has explained; None for another text."""
-    statements = split(text, lambda _name: True) if _EXPLAINS.match(text) else []
-    return statements[0] if len(statements) == 1 and isinstance(statements[0], Explain) else None
-
-
-def _query_of(explained: Explain) -> str:
-    """The query that is explained: of a statement that does something with rows, the one that gives them.
-
-    Raises
-    ------
-    InvalidQuery
-        There is none, or it is to be run.
-    """
-    statement = explained.statement
-    if isinstance(statement, Query | Describe):
-        return statement.text
-    span = None if explained.analyze else inner_query(statement.text) or inserted_query(statement.text)
-    if span is None:
-        raise InvalidQuery("EXPLAIN tells how a query runs: give it the query of the statement, without the statement.")
-    return statement.text[slice(*span)]
-
-
-def _with_version_names(text: str) -> str:
-    """A text with a name for each table at a version, also where it has a query explained: to sqlglot that is one word."""
-    explained = _explained(text)
-    if explained is None:
-        return with_version_names(text)[0]
-    inner = explained.statement.text
-    return text.replace(inner, with_version_names(inner)[0])
 
 
 def _check_parameters(parameters: Parameters | None) -> None:

@@ -13,6 +13,7 @@ from lancegpu_sql.database.columns import check_refresh
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import Conflict
+from lancegpu_sql.functions.registry import CREATE_FUNCTION
 from lancegpu_sql.jobs import housekeeping
 from lancegpu_sql.jobs.claims import serving
 from lancegpu_sql.jobs.context import JobContext
@@ -24,14 +25,10 @@ from lancegpu_sql.jobs.runner import Work
 from lancegpu_sql.jobs.running import RunningJob
 from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER, LeftOverResult, OptimizeOptions, OptimizeResult
 from lancegpu_sql.refresh.column import refresh_column
-from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
+from lancegpu_sql.refresh.request import REFRESH_COLUMN, RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import open_view
-from lancegpu_sql.refresh.views.request import ViewOptions
-
-REFRESH_COLUMN = "refresh_column"
-REFRESH_VIEW = "refresh_view"
-CREATE_FUNCTION = "create_function"
+from lancegpu_sql.refresh.views.request import REFRESH_VIEW, ViewOptions
 
 _CANCEL_SECONDS = 30.0
 

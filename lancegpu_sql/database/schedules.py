@@ -17,16 +17,15 @@ from lancegpu_sql.catalog.schedule_models import (
 )
 from lancegpu_sql.database import arguments
 from lancegpu_sql.database.columns import check_refresh
-from lancegpu_sql.database.jobs import REFRESH_COLUMN, REFRESH_VIEW
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.jobs.schedules import rule as rules
 from lancegpu_sql.jobs.schedules.hooks import hook_of
 from lancegpu_sql.refresh.current import unproven
-from lancegpu_sql.refresh.request import RefreshOptions
+from lancegpu_sql.refresh.request import REFRESH_COLUMN, RefreshOptions
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import View, open_view
-from lancegpu_sql.refresh.views.request import ViewOptions
+from lancegpu_sql.refresh.views.request import REFRESH_VIEW, ViewOptions
 from lancegpu_sql.tables.snapshot import Snapshot
 
 When = str | ScheduleRule

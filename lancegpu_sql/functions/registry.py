@@ -26,6 +26,9 @@ from lancegpu_sql.functions.options import PLACEMENT_OPTIONS, checked_placement,
 # What is said to people goes through logging: seen without any set-up, and silenced or kept by the usual means.
 _log = logging.getLogger("lancegpu_sql.functions")
 
+CREATE_FUNCTION = "create_function"
+"""The kind of the jobs that register Functions."""
+
 Lock = Callable[[Sequence[str], str], str]
 """Resolves requirements for a minor version of Python."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from lancegpu_sql.catalog.models import JobRecord, JobState, Progress
+from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER
 
 WAITING_PHASE = "waiting"
 """The phase of a job that is `waiting`; the others are named by the work."""
 
 _WORTH_TELLING_SECONDS = 0.05
 
-WITHOUT_ROWS = frozenset({"optimize", "remove_left_over"})
+WITHOUT_ROWS = frozenset({OPTIMIZE, REMOVE_LEFT_OVER})
 """Kinds of jobs that compute no rows."""
 
 

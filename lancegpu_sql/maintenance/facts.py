@@ -71,6 +71,8 @@ class TableFacts:
 
     Attributes
     ----------
+    table
+        Its name.
     version
         The latest.
     fragments

@@ -9,14 +9,17 @@ from pathlib import Path
 from lancegpu_sql.catalog.models import JobRecord, JobState, short_job_id
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ColumnNotFound, JobNotFound
+from lancegpu_sql.functions.registry import CREATE_FUNCTION
 from lancegpu_sql.maintenance.facts import Checkpoints, Refreshing, TableFacts
 from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER
 from lancegpu_sql.refresh.current import unproven
 from lancegpu_sql.refresh.lock import lock_name
 from lancegpu_sql.refresh.places import FORCED_SUFFIX
+from lancegpu_sql.refresh.request import REFRESH_COLUMN
 from lancegpu_sql.refresh.shared_folders import entries, with_all_below
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.refresh.views.model import SourceState, View
+from lancegpu_sql.refresh.views.request import REFRESH_VIEW
 from lancegpu_sql.refresh.views.rewritten import compactions_since
 from lancegpu_sql.tables import Snapshot, TableStore, upkeep
 from lancegpu_sql.tables.reading import is_known, least_used
@@ -48,10 +51,7 @@ class KnownViews:
 Views = Callable[[], KnownViews]
 """Reads what views there are."""
 
-REFRESH_COLUMN = "refresh_column"
-REFRESH_VIEW = "refresh_view"
-
-_NEEDS_NO_TABLE = frozenset({OPTIMIZE, REMOVE_LEFT_OVER, "create_function"})
+_NEEDS_NO_TABLE = frozenset({OPTIMIZE, REMOVE_LEFT_OVER, CREATE_FUNCTION})
 _OWNED = (JobState.WAITING, JobState.RUNNING)
 
 # Hosts' clocks differ a little, and a job is known a moment before it opens a table.

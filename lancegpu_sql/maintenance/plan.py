@@ -18,6 +18,8 @@ class TablePlan:
 
     Attributes
     ----------
+    table, version
+        Which one, and the version that was looked at.
     groups
         The numbers of fragments to make fewer, side by side.
     versions

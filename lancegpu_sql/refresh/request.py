@@ -18,6 +18,9 @@ _Options = TypeVar("_Options", bound=BaseModel)
 
 
 # As a label's value has it, which is how Kueue is told.
+REFRESH_COLUMN = "refresh_column"
+"""The kind of the jobs that refresh computed columns."""
+
 _QUEUE_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 

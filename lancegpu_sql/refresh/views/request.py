@@ -9,6 +9,9 @@ from pydantic import Field
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.refresh.request import CallOptions, RefreshOptions, checked
 
+REFRESH_VIEW = "refresh_view"
+"""The kind of the jobs that refresh materialized views."""
+
 _OF_GPUS = ("gpu_class", "gpu_count", "queue")
 _OWN = ("full", "cascade")
 

@@ -43,6 +43,14 @@ _SHOWN = pa.schema(
         ("created_at", pa.timestamp("us", "UTC")),
     ]
 )
+_AS_JSON = {
+    "env": ("", """a JSON object of variables, such as env = '{"TOKENIZERS_PARALLELISM": "false"}'"""),
+    "secrets": ("", """a JSON object of variables, such as secrets = '{"HF_TOKEN": "env:HF_TOKEN"}'"""),
+    "pip": ("[", """one, or a JSON list of several, such as pip = '["magika==1.*", "numpy>=2"]'"""),
+    "code": ("[", """one, or a JSON list of several, such as code = '["mypackage"]'"""),
+}
+"""Options that may be JSON: with what it then begins, and what people are told of it."""
+
 _DESCRIBED = pa.schema(
     [
         *_SHOWN,
@@ -136,20 +144,13 @@ def _drop_macro(context: Context, statement: model.DropFunction, name: str) -> Q
 
 def _options(context: Context, given: model.Options) -> dict[str, Any]:
     options: dict[str, Any] = context.options(given, OPTIONS)
-    for name, example in (("env", '{"TOKENIZERS_PARALLELISM": "false"}'), ("secrets", '{"HF_TOKEN": "env:HF_TOKEN"}')):
-        if isinstance(options.get(name), str):
+    for name, (begins, form) in _AS_JSON.items():
+        written = options.get(name)
+        if isinstance(written, str) and written.lstrip().startswith(begins):
             try:
-                options[name] = json.loads(options[name])
+                options[name] = json.loads(written)
             except (ValueError, RecursionError):
-                raise InvalidFunction(f"{name} is a JSON object of variables, such as {name} = '{example}'.") from None
-    for name, example in (("pip", '["magika==1.*", "numpy>=2"]'), ("code", '["mypackage"]')):
-        if str(options.get(name, "")).lstrip().startswith("["):
-            try:
-                options[name] = json.loads(options[name])
-            except (ValueError, RecursionError):
-                raise InvalidFunction(
-                    f"{name} is one, or a JSON list of several, such as {name} = '{example}'."
-                ) from None
+                raise InvalidFunction(f"{name} is {form}.") from None
     FunctionOptions(**known_options(options))  # what contradicts itself is refused before any code runs
     return options
 

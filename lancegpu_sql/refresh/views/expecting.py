@@ -17,6 +17,7 @@ from lancegpu_sql.query.explained import Place
 from lancegpu_sql.query.functions import FunctionSource, OnError
 from lancegpu_sql.query.in_place import signatures_of
 from lancegpu_sql.query.proof import Stored
+from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.tally import Spent
 from lancegpu_sql.refresh.current import require_current
@@ -118,8 +119,8 @@ def _run(view: View, plan: RefreshPlan, pinned: PinnedTables, functions: KeptFun
     readings: list[QueryResult] = []
     over = threading.Event()
 
-    def run(text: str, given: Mapping[str, object]) -> QueryResult:
-        readings.append(session.query(text, given=given))  # type: ignore[arg-type]
+    def run(text: str, given: Mapping[str, TableRelation]) -> QueryResult:
+        readings.append(session.query(text, given=given))
         return readings[-1]
 
     def watch() -> None:

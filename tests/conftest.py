@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections import defaultdict
 from collections.abc import Generator, Iterator
@@ -112,6 +113,14 @@ def s3_server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
 
     with s3_running(installed(say)) as server:
         yield server
+
+
+@pytest.fixture
+def dice() -> random.Random:
+    """What decides what happens when; a failure says how it is seen again."""
+    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
+    print(f"to see it again: KILLS_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture

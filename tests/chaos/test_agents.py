@@ -105,15 +105,12 @@ def wait_a_moment(calls: Calls, wanted: int, jobs: list[JobHandle]) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
 def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(
-    folder: Path, catalog: str, request: pytest.FixtureRequest
+    folder: Path, catalog: str, dice: random.Random, request: pytest.FixtureRequest
 ) -> None:
     settings: dict[str, Any] = {}
     if catalog == "postgresql":
         server: PostgresqlServer = request.getfixturevalue("postgresql_server")
         settings = {"catalog": server.url()}
-    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"to see it again: KILLS_SEED={seed}")
-    dice = random.Random(seed)
     with open_database(folder, gpu_classes=folder / "classes.yaml", **settings) as db, ExitStack() as stack:
         calls = Calls(folder / "calls")
         tables = make_tables(db, calls)

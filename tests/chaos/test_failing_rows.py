@@ -84,10 +84,7 @@ def check(table: Table) -> None:
 
 
 @pytest.mark.timeout(3600 if ROUNDS > 10 else 300)
-def test_under_failures_and_kills_exactly_the_failing_rows_are_null_and_recorded() -> None:
-    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"to see it again: KILLS_SEED={seed}")
-    dice = random.Random(seed)
+def test_under_failures_and_kills_exactly_the_failing_rows_are_null_and_recorded(dice: random.Random) -> None:
     with short_folder() as folder, open_database(folder) as database:
         numbers = pa.array(range(ROWS), pa.int64())
         table = database.create_table("t", pa.table({"key": numbers[:600], "x": numbers[:600]}))

@@ -134,15 +134,12 @@ class Coin:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
 def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(
-    folder: Path, catalog: str, request: pytest.FixtureRequest
+    folder: Path, catalog: str, dice: random.Random, request: pytest.FixtureRequest
 ) -> None:
     settings: dict[str, Any] = {}
     if catalog == "postgresql":
         server: PostgresqlServer = request.getfixturevalue("postgresql_server")
         settings = {"catalog": server.url()}
-    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"to see it again: KILLS_SEED={seed}")
-    dice = random.Random(seed)
     seconds = float(os.environ.get("KILLS_SECONDS") or USUAL_SECONDS[catalog])
     with open_database(folder, gpu_classes=folder / "classes.yaml", **settings) as db, ExitStack() as stack:
         tables, _ = make_tables(db, folder), make_views(db, folder)
@@ -159,7 +156,7 @@ def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(
         agents = [start(), start()]
         all_are_right()
         changes, until = 0, time.monotonic() + seconds
-        with Coin(agents, start, 5.0 if seconds >= 60.0 else 2.0, random.Random(seed + 1)) as coin:
+        with Coin(agents, start, 5.0 if seconds >= 60.0 else 2.0, random.Random(dice.random())) as coin:
             while time.monotonic() < until or coin.deaths < 3:
                 for table in tables:
                     table.update(f"key % 3 = {dice.randrange(3)}", values_sql={"x": "x + 1000"})

@@ -119,13 +119,6 @@ class Chaos:
 
 
 @pytest.fixture
-def dice() -> random.Random:
-    seed = int(os.environ.get("KILLS_SEED") or random.SystemRandom().randrange(2**32))
-    print(f"to see it again: KILLS_SEED={seed}")
-    return random.Random(seed)
-
-
-@pytest.fixture
 def chaos(dice: random.Random) -> Iterator[Chaos]:
     with short_folder() as folder, open_database(folder) as db:
         yield Chaos(folder, db, dice)

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -115,13 +114,6 @@ def again(context: typer.Context, db: str | None, *command: str) -> str:
 
 
 def _is_database(folder: str, settings: Settings) -> bool:
-    from lancegpu_sql.database.location import is_database
-    from lancegpu_sql.tables.naming import PRIVATE_FOLDER
+    from lancegpu_sql.database.location import holds_database, is_database
 
-    if "://" in folder:
-        return is_database(folder, settings)
-    try:
-        path = Path(folder).expanduser()
-        return (path / PRIVATE_FOLDER).is_dir() or (path.is_dir() and any(path.glob("*.lance")))
-    except (OSError, RuntimeError, ValueError):
-        return True  # it cannot be looked at, and connect() says why
+    return is_database(folder, settings) if "://" in folder else holds_database(folder)

@@ -12,8 +12,9 @@ from typing import Any, Self, TypeVar
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.database.connect import connect
 from lancegpu_sql.database.database import Database
+from lancegpu_sql.database.location import holds_database
 from lancegpu_sql.database.query_runs import QueryRuns
-from lancegpu_sql.errors import FunctionNotFound, TableNotFound
+from lancegpu_sql.errors import FunctionNotFound, NotFound, TableNotFound
 from lancegpu_sql.functions.binding import bind, col
 from lancegpu_sql.query.attached import Attached, Connection
 from lancegpu_sql.query.bound import made_with
@@ -63,6 +64,8 @@ def attach(
     ------
     AlreadyExists
         The connection has something else of a name; nothing was attached.
+    NotFound
+        The folder is no database; none is made.
     TableNotFound, FunctionNotFound
         There is none of a name that was asked for.
     InvalidBinding
@@ -70,6 +73,12 @@ def attach(
     InvalidInput
         What is no connection; as of `connect`.
     """
+    if isinstance(uri, str | os.PathLike) and "://" not in str(uri) and not holds_database(uri):
+        raise NotFound(
+            f"{uri} is no database: it holds neither tables (*.lance) nor a catalog. Name the folder of one, or make one "
+            "with connect().",
+            uri=str(uri),
+        )
     database = uri if isinstance(uri, Database) else connect(uri, **options)
     owned = database is not uri
     try:

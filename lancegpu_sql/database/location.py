@@ -207,6 +207,15 @@ def is_database(uri: str, settings: Settings) -> bool:
     return DatabaseNote(at, options).exists() or bool(TableStore(at, options).names())
 
 
+def holds_database(folder: str | os.PathLike[str]) -> bool:
+    """Tell whether a local folder holds tables or a catalog; also of one that cannot be looked at, of which `locate` says why."""
+    try:
+        path = Path(folder).expanduser()
+        return (path / PRIVATE_FOLDER).is_dir() or (path.is_dir() and any(path.glob("*.lance")))
+    except (OSError, RuntimeError, ValueError):
+        return True
+
+
 def _in_object_store(text: str, settings: Settings) -> ObjectLocation:
     if not is_postgresql(settings.catalog or ""):
         raise InvalidInput(

@@ -97,7 +97,7 @@ def _file_of(path: str | os.PathLike[str]) -> Path:
         file = Path(path).expanduser().resolve()
         if file.is_file() and file.suffix == ".py":
             return file
-        reason = "is no Python file"
+        reason = "is no Python file" if file.exists() else "is not there"
     except (OSError, RuntimeError, ValueError) as exc:  # too long, a zero byte, the home of nobody
         reason = f"cannot be looked at ({exc.strerror if isinstance(exc, OSError) else exc})"
     raise InvalidFunction(f"{path} {reason}: give the path of a .py file that defines Functions.")

@@ -37,7 +37,7 @@ FAILS = {
     "functions show no_function": "no_function",
     "functions show text_size --version 99": "99",
     "functions drop text_size": "reviews.size",
-    "functions register no_file.py": "no_file.py",
+    "functions register no_file.py": "no_file.py is not there",
     "classes apply no_file.yaml": "no_file.yaml",
     "jobs show no-job": "no-job",
     "jobs watch no-job": "no-job",

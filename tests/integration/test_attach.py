@@ -18,7 +18,7 @@ from refresh_kit import PATIENCE_SECONDS, Calls, noting, open_database, short_fo
 import lancegpu_sql as lg
 from lancegpu_sql.catalog.models import JobRecord, JobState
 from lancegpu_sql.database import Database
-from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, InvalidBinding, InvalidInput, TableNotFound
+from lancegpu_sql.errors import AlreadyExists, FunctionNotFound, InvalidBinding, InvalidInput, NotFound, TableNotFound
 
 SOON_SECONDS = 5.0  # a second on a machine that has nothing else to do
 
@@ -315,3 +315,9 @@ def test_values_that_do_not_suit_are_refused_and_nothing_is_attached(
     with pytest.raises(error):
         lg.attach(connection, database, values=values)
     assert connection.execute("SHOW TABLES").fetchall() == []
+
+
+def test_a_folder_that_is_no_database_is_refused_and_stays_none(tmp_path: Path):
+    with pytest.raises(NotFound, match="is no database"):
+        lg.attach(duckdb.connect(), tmp_path / "mistyped")
+    assert not (tmp_path / "mistyped").exists()

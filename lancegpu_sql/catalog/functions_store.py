@@ -112,6 +112,13 @@ class FunctionStore:
         with self._connection.reading() as connection:
             return [_function_version(row) for row in connection.execute(query.order_by(functions.c.key)).mappings()]
 
+    def secret_sources(self) -> frozenset[str]:
+        """Return where the Functions that there are have their secrets from."""
+        has_versions = sa.exists().where(function_versions.c.function_key == functions.c.key)
+        with self._connection.reading() as connection:
+            placements = connection.execute(sa.select(functions.c.placement).where(has_versions)).scalars().all()
+        return frozenset(source for placement in placements for source in (placement.get("secrets") or {}).values())
+
     def function_versions(self, name: str) -> list[FunctionVersion]:
         """Return every version of a Function, oldest first.
 

@@ -21,6 +21,9 @@ LEAST_CHARACTERS = 4
 _MOST_BYTES = 1024 * 1024
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KUBERNETES_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[-._a-zA-Z0-9]{1,253}")
+# No process can do without, whoever says that it has a secret from there.
+_EVERYBODYS = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "PWD", "LD_LIBRARY_PATH"})
+
 _EXAMPLE = "'env:HF_TOKEN', 'file:/run/secrets/hf', or on Kubernetes 'kubernetes:SECRET/KEY'"
 
 
@@ -82,6 +85,12 @@ def read_secrets(sources: Mapping[str, str]) -> dict[str, str | None]:
 def own_variables(sources: Mapping[str, str]) -> set[str]:
     """Return the variables of this process that a worker does not inherit: it is told of them in another way."""
     return {*sources, *(source.removeprefix("env:") for source in sources.values() if source.startswith("env:"))}
+
+
+def withheld_variables(sources: Iterable[str]) -> frozenset[str]:
+    """Return the variables of this process that no worker inherits: those from which some Function has a secret."""
+    named = (source.removeprefix("env:") for source in sources if source.startswith("env:"))
+    return frozenset(name for name in named if name not in _EVERYBODYS)
 
 
 def kubernetes_sources(sources: Mapping[str, str]) -> dict[str, tuple[str, str]]:

@@ -179,7 +179,7 @@ class LocalTicket:
     def _spawn(self, devices: tuple[str, ...]) -> WorkerProcess:
         socket_path = self._site.mailbox.new_socket_path()
         token = os.urandom(32).hex()
-        hidden = own_variables(self.request.secrets)
+        hidden = own_variables(self.request.secrets) | self.request.withheld
         command, own = self._site.command, {name: value for name, value in os.environ.items() if name not in hidden}
         keeps: tuple[int, ...] = ()
         if self.request.environment is not None:

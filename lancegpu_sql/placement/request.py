@@ -57,6 +57,8 @@ class WorkerRequest:
     secrets
         By variable, where the value comes from. The placement keeps such variables of this process from the worker, and sees
         to those that a cluster keeps.
+    withheld
+        Further variables of this process that the worker does not inherit: secrets of other Functions.
     """
 
     request_id: str
@@ -76,6 +78,7 @@ class WorkerRequest:
     image: str | None = None
     prepared_for: GpuClass | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()
 
     @property
     def queue_name(self) -> str | None:

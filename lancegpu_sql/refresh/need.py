@@ -14,7 +14,7 @@ from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import GpuClassNotFound, InvalidInput, InvalidQuery
 from lancegpu_sql.functions.environment_store import environment_of
 from lancegpu_sql.functions.gpu_needs import too_small
-from lancegpu_sql.functions.secret_sources import check_allowed
+from lancegpu_sql.functions.secret_sources import check_allowed, withheld_variables
 from lancegpu_sql.placement.gpu_class import GpuClass
 from lancegpu_sql.query.bound import bound_values
 from lancegpu_sql.query.plans import Plans
@@ -203,6 +203,7 @@ def _need(
         environment=environment_of(function),
         image=placement.image,
         secrets=placement.secrets,
+        withheld=withheld_variables(catalog.secret_sources()),
         job_id=job_id,
         owner=f"job {job_id} ({owner}, process {os.getpid()})",
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.

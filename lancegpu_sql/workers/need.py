@@ -42,6 +42,8 @@ class WorkerNeed:
         What the worker runs on Kubernetes, instead of its class's.
     secrets
         Where the values of its secret variables come from.
+    withheld
+        Variables of this process that are secrets of other Functions.
     """
 
     load: FunctionLoad
@@ -59,6 +61,7 @@ class WorkerNeed:
     environment: Environment | None = None
     image: str | None = None
     secrets: Mapping[str, str] = field(default_factory=dict)
+    withheld: frozenset[str] = frozenset()
 
     @property
     def queue_name(self) -> str | None:
@@ -101,4 +104,5 @@ class WorkerNeed:
             environment=self.environment,
             image=self.image,
             secrets=self.secrets,
+            withheld=self.withheld,
         )

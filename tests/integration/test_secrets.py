@@ -114,6 +114,20 @@ def test_no_file_log_event_error_or_process_has_a_secret(
     assert [place for place, content in processes() if VALUE.encode() in content] == []
 
 
+def test_the_workers_of_other_functions_do_not_inherit_it(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    @function
+    def sees(name: str) -> bool:
+        import os
+
+        return "MY_TOKEN" in os.environ
+
+    monkeypatch.setenv("MY_TOKEN", VALUE)
+    db.create_function(token, secrets={"HF_TOKEN": "env:MY_TOKEN", "WAY": "env:PATH"})
+    db.create_function(sees)
+    assert db.sql("SELECT sees(name) FROM people LIMIT 1").fetchall() == [(False,)]
+    assert [place for place, content in processes() if VALUE.encode() in content] == []
+
+
 def test_a_secret_that_is_not_there_fails_the_job_at_once(db: Database) -> None:
     assert "NO_SUCH_TOKEN" not in os.environ
     db.create_function(token, secrets={"HF_TOKEN": "env:NO_SUCH_TOKEN"})

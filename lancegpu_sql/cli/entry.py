@@ -29,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 done, 1 failed, 2 wrong usage, 75 still waiting at ``--timeout``, 130 interrupted.
     """
-    from lancegpu_sql.cli.app import app
-
     if arguments is None:
         # The process ends with the command. To take all apart that was loaded would take longer than most commands do.
         atexit.register(gc.freeze)
     try:
+        from lancegpu_sql.cli.app import app
+
         app(arguments, prog_name="lancegpu")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else EXIT_FAILED if end.code else 0
@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _told(problem, EXIT_STILL_WAITING)
     except LanceGpuError as problem:
         return _told(problem, EXIT_FAILED)
+    except KeyboardInterrupt:  # before the command could begin, or after its end
+        return EXIT_INTERRUPTED
     return 0
 
 

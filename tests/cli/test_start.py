@@ -36,3 +36,17 @@ sys.exit(main())
 @pytest.mark.parametrize("arguments", ["--help", "--version", "refresh --help", "nonsense"])
 def test_help_and_wrong_usage_load_nothing_heavy(arguments: str):
     assert loaded_by(*arguments.split()) == set()
+
+
+def test_ctrl_c_while_a_command_is_loaded_ends_it_without_a_traceback():
+    program = """
+import os, signal, sys
+from lancegpu_sql.cli import main
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "typer": os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+sys.exit(main(["--version"]))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

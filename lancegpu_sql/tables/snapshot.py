@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -19,37 +18,13 @@ from lancegpu_sql.tables.columns import declared_in
 from lancegpu_sql.tables.engine import lance, lance_errors
 from lancegpu_sql.tables.files import TableFiles, files_at
 from lancegpu_sql.tables.fragments import Fragment, fragment_from, leaves_by_field
+from lancegpu_sql.tables.history import History
 from lancegpu_sql.tables.naming import ROW_ID, is_blob, is_hidden
 from lancegpu_sql.tables.object_access import ObjectAccess
 from lancegpu_sql.tables.publishing import Publication
 from lancegpu_sql.tables.windows import Windows
 
 _BATCH_BYTES = 8 << 20
-_LOOKED_AT_VERSIONS = 64
-# What adds rows, deletes rows or moves them, and never takes back what was deleted: Lance's operations by name.
-_GOES_ON = frozenset(
-    {
-        "Append",
-        "Delete",
-        "Update",
-        "Merge",
-        "Rewrite",
-        "DataReplacement",
-        "CreateIndex",
-        "Project",
-        "UpdateConfig",
-        "ReserveFragments",
-    }
-)
-
-
-@dataclass(frozen=True)
-class Rewrite:
-    """Fragments whose live rows a compaction wrote anew, as its version, and those that have the same rows in their place."""
-
-    version: int
-    old: tuple[Fragment, ...]
-    new: tuple[Fragment, ...]
 
 
 class Snapshot:
@@ -82,7 +57,6 @@ class Snapshot:
         self.uri = uri
         self._dataset = dataset
         self._shown = shown
-        self._rewrites: dict[int, tuple[Rewrite, ...]] = {}
 
     @classmethod
     def open(cls, name: str, uri: str, version: int | None = None, access: ObjectAccess | None = None) -> Snapshot:
@@ -116,42 +90,6 @@ class Snapshot:
         """Return another version of the table."""
         return Snapshot.open(self.name, self.uri, version, self._access)
 
-    def only_went_on(self, since: Snapshot) -> bool:
-        """Tell whether no version after an older one took back what was deleted; False where that is not known."""
-        if not 0 <= self.version - since.version <= _LOOKED_AT_VERSIONS:
-            return False
-        try:
-            with lance_errors(self.name):
-                made_by = map(self._dataset.read_transaction, range(since.version + 1, self.version + 1))
-                return all(one is not None and type(one.operation).__name__ in _GOES_ON for one in made_by)
-        except (VersionNotFound, InvalidData):
-            return False
-
-    def rewrites_since(self, version: int) -> Iterator[Rewrite]:
-        """Yield what compactions did after a version, newest first; none where there are too many versions to look at.
-
-        What a version did that was removed since is not known, and left out.
-        """
-        if self.version - version <= _LOOKED_AT_VERSIONS:
-            for number in range(self.version, version, -1):
-                yield from self._rewrites_of(number)
-
-    def _rewrites_of(self, version: int) -> tuple[Rewrite, ...]:
-        if version not in self._rewrites:
-            try:
-                with lance_errors(self.name):
-                    made_by = self._dataset.read_transaction(version)
-            except (NotFound, InvalidData):
-                made_by = None
-            compacted = made_by is not None and isinstance(made_by.operation, lance.LanceOperation.Rewrite)
-            self._rewrites[version] = tuple(
-                Rewrite(
-                    version, tuple(map(fragment_from, one.old_fragments)), tuple(map(fragment_from, one.new_fragments))
-                )
-                for one in (made_by.operation.groups if compacted else ())
-            )
-        return self._rewrites[version]
-
     def at(self, dataset: Any) -> Snapshot:
         """Return the snapshot that an open dataset of this table is."""
         return Snapshot(self.name, self.uri, dataset, access=self._access)
@@ -175,6 +113,11 @@ class Snapshot:
         """The table's files, for what Lance does not do by itself."""
         with lance_errors(self.name):
             return files_at(self.uri, self.storage_options)
+
+    @cached_property
+    def history(self) -> History:
+        """What made this version and those before it."""
+        return History(self.name, self.version, self._dataset)
 
     @property
     def version(self) -> int:

@@ -189,7 +189,7 @@ def _back(
 
     What else stands there is as it was, and is not read. Nothing is taken back but by restoring an older version.
     """
-    if not shrunk or source.only_went_on(next(iter(shrunk.values()))):
+    if not shrunk or source.history.only_went_on(next(iter(shrunk.values())).version):
         return
     for number, old in shrunk.items():
         present = row_ids(source, number)

@@ -21,7 +21,7 @@ def compactions_since(snapshot: Snapshot, columns: Sequence[str], noted: SourceS
         return Counter(fragment_mark(one, fields, b"") for one in fragments if one.live_rows)
 
     present, undone = marks(snapshot.fragments), list[int]()
-    for rewrite in snapshot.rewrites_since(noted.version):
+    for rewrite in snapshot.history.rewrites_since(noted.version):
         new = marks(rewrite.new)
         if new <= present:
             present = present - new + marks(rewrite.old)

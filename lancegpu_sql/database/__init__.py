@@ -10,6 +10,6 @@ from lancegpu_sql.database.database import Database
 from lancegpu_sql.database.job_handle import JobHandle
 from lancegpu_sql.database.merge_insert import MergeInsert
 from lancegpu_sql.database.table import Table
-from lancegpu_sql.database.views import MaterializedView
+from lancegpu_sql.database.view import MaterializedView
 
 __all__ = ["Database", "JobHandle", "MaterializedView", "MergeInsert", "Table", "connect"]

@@ -16,9 +16,9 @@ from lancegpu_sql.database.jobs import followed, function_job, left_over_job, re
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos, subject_named
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.table import Table
+from lancegpu_sql.database.view import MaterializedView
 from lancegpu_sql.database.view_needs import list_views
 from lancegpu_sql.database.view_status import ViewStatus, status_of
-from lancegpu_sql.database.views import MaterializedView
 from lancegpu_sql.errors import TableNotFound
 from lancegpu_sql.functions import registry
 from lancegpu_sql.functions.decorator import Function

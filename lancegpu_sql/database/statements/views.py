@@ -11,9 +11,9 @@ from lancegpu_sql.database import schedules, views
 from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
 from lancegpu_sql.database.statements.context import Context, as_json
 from lancegpu_sql.database.statements.schedules import HOOKS, hooks_of, rule_of
+from lancegpu_sql.database.view import MaterializedView
 from lancegpu_sql.database.view_needs import list_views
 from lancegpu_sql.database.view_status import ViewStatus, explained, status_of
-from lancegpu_sql.database.views import MaterializedView
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.refresh.request import RefreshResult

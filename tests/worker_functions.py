@@ -125,6 +125,12 @@ def prints(number: int) -> int:
     return number
 
 
+def floods_with_long_lines(number: int) -> int:
+    for _ in range(3000):
+        print("a line that no length of a file is a multiple of")
+    return number
+
+
 def floods(number: int) -> int:
     """Prints far more than anybody wants to read."""
     for line in range(100_000):

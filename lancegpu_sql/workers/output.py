@@ -64,8 +64,10 @@ class OutputCapture:
             half = MAX_LINES // 2
             return (*lines[:half], f"[{len(lines) - 2 * half} lines left out]", *lines[-half:])
         half = MAX_BYTES // 2
-        first = _split(os.pread(self._file, half, start))[: MAX_LINES // 2]
-        last = _split(os.pread(self._file, half, end - half))[-MAX_LINES // 2 :]
+        head, tail = os.pread(self._file, half, start), os.pread(self._file, half, end - half)
+        # Whole lines: of a secret on one that is cut, a piece would be left that nobody knows for one.
+        first = _split(head[: head.rfind(b"\n") + 1] or head)[: MAX_LINES // 2]
+        last = _split(tail[tail.find(b"\n") + 1 :] or tail)[-MAX_LINES // 2 :]
         return (*first, f"[about {end - start - MAX_BYTES} bytes left out]", *last)
 
     def _free(self) -> None:

@@ -82,6 +82,11 @@ def test_what_user_code_prints_comes_beside_the_result_however_it_is_printed(wor
     assert sorted(result.log) == ["child 7", "native", "python 7"]
 
 
+def test_of_a_flood_no_line_is_cut(worker):
+    log = worker.result_of(worker_functions.floods_with_long_lines, [1]).log
+    assert len({line for line in log if "left out" not in line}) == 1
+
+
 def test_of_a_flood_of_lines_the_first_and_last_are_kept(worker):
     log = worker.result_of(worker_functions.floods, [1]).log
     assert (log[0], log[-1]) == ("line 0", "line 99999")

@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from lancegpu_sql.catalog.private import make_folder
 from lancegpu_sql.errors import Cancelled, EnvironmentFailed, StorageError
 from lancegpu_sql.functions import environment_uv
 from lancegpu_sql.functions.environment import Environment
-from lancegpu_sql.functions.environment_uses import LOCK_FILE, hold
+from lancegpu_sql.functions.environment_uses import LOCK_FILE, hold, take_away
 from lancegpu_sql.functions.imports_needed import missing_in
 
 _log = logging.getLogger(__name__)
@@ -156,13 +155,13 @@ class EnvironmentStore:
     def _clear(self, environment: Environment) -> None:
         """Take away what one who was killed left, and an environment whose interpreter is gone."""
         for left in self.folder.glob(f"{environment.digest}.new-*"):
-            _take_away(left)
+            take_away(left)
         place = self._place(environment)
         if os.path.lexists(place):
             # Out of its place at once: taking away its files takes a while.
             broken = place.with_name(f"{place.name}.new-{uuid.uuid4().hex[:8]}")
             place.rename(broken)
-            _take_away(broken)
+            take_away(broken)
 
     def _make(self, environment: Environment, interrupted: Callable[[], bool]) -> None:
         place, began = self._place(environment), monotonic()
@@ -182,8 +181,8 @@ class EnvironmentStore:
                 _rename_into_place(new, place)
                 _log.info("made the environment %s in %.1f s", place, monotonic() - began)
         finally:
-            _take_away(lock_file)
-            _take_away(new)
+            take_away(lock_file)
+            take_away(new)
 
     def _place(self, environment: Environment) -> Path:
         return self.folder / environment.digest
@@ -258,10 +257,3 @@ def _rename_into_place(new: Path, place: Path) -> None:
         if exc.errno in (errno.ENOTEMPTY, errno.EEXIST):
             raise FileExistsError(exc.errno, exc.strerror, str(place)) from exc
         raise
-
-
-def _take_away(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

@@ -96,11 +96,16 @@ def take_away_unused(found: KeptEnvironment) -> bool:
         return False
     finally:
         os.close(descriptor)
-    if gone.is_dir():
-        shutil.rmtree(gone, ignore_errors=True)
-    else:
-        gone.unlink(missing_ok=True)
+    take_away(gone)
     return True
+
+
+def take_away(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

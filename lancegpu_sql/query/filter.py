@@ -18,10 +18,9 @@ from lancegpu_sql.query.engine import connect, duckdb_errors
 from lancegpu_sql.query.readable import check_distinct, readable_field, to_readable
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.predicate import columns_of
-from lancegpu_sql.tables.naming import ROW_ID
+from lancegpu_sql.tables.naming import ROW_ADDRESS, ROW_ID
 from lancegpu_sql.tables.snapshot import Snapshot
 
-_ADDRESS = "_rowaddr"
 _ROWS = "lancegpu_rows"
 _PLACE = re.compile(r"^LINE (\d+): ", re.MULTILINE)
 
@@ -56,7 +55,7 @@ class RowFilter:
         self._with_row_id = ROW_ID in wanted
         stored = [snapshot.schema.field(name) for name in self._columns]
         check_distinct(snapshot.name, stored)
-        of_rows = [ROW_ID, _ADDRESS] if self._with_row_id else [_ADDRESS]
+        of_rows = [ROW_ID, ROW_ADDRESS] if self._with_row_id else [ROW_ADDRESS]
         self._schema = pa.schema(
             [*map(readable_field, stored), *(pa.field(name, pa.uint64(), nullable=False) for name in of_rows)]
         )
@@ -119,7 +118,7 @@ class RowFilter:
     def _checked(self, predicate: str) -> str:
         """The whole query, once DuckDB has read it and found every name."""
         source = f"{_ROWS} AS {quote(self._snapshot.name)}"
-        query = f"SELECT {_ADDRESS} FROM {source} WHERE (\n{predicate}\n)"  # noqa: S608  # the caller's own
+        query = f"SELECT {ROW_ADDRESS} FROM {source} WHERE (\n{predicate}\n)"  # noqa: S608  # the caller's own
         with self._condition_errors():
             empty = self._engine.cursor()
             if empty.get_table_names(query) != {_ROWS}:  # it leaves out what is registered already

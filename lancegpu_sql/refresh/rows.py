@@ -21,6 +21,7 @@ from lancegpu_sql.refresh.current import Arguments, RowStates, states
 from lancegpu_sql.refresh.publication import rows_by_fragment
 from lancegpu_sql.refresh.target import Target
 from lancegpu_sql.tables import Fragment, Snapshot
+from lancegpu_sql.tables.naming import ROW_ADDRESS, ROW_ID
 
 _KEY_SCHEMA = pa.schema(KEY_FIELDS)
 
@@ -125,7 +126,7 @@ class RowSource:
         arguments = self.arguments.of(batch)
         digests = row_digests(arguments, self.target.key)
         found = states(batch.column(self.target.proof_column), digests)
-        addresses = batch.column("_rowaddr").to_numpy()
+        addresses = batch.column(ROW_ADDRESS).to_numpy()
         chosen = choice(found, addresses)
         for fragment_id, rows in rows_by_fragment(addresses[found.fresh & ~chosen]).items():
             self.tallies[fragment_id].current += rows
@@ -134,12 +135,12 @@ class RowSource:
         for fragment_id, rows in rows_by_fragment(addresses[chosen]).items():
             self.tallies[fragment_id].assigned += rows
         keys = pa.RecordBatch.from_arrays(
-            [batch.column("_rowaddr"), batch.column("_rowid"), to_array(digests)], schema=_KEY_SCHEMA
+            [batch.column(ROW_ADDRESS), batch.column(ROW_ID), to_array(digests)], schema=_KEY_SCHEMA
         )
         if self.known:
             chosen = self._adopt(chosen, keys, digests)
         if chosen.all():
-            yield InputBatch(arguments=arguments, row_ids=batch.column("_rowid"), tag=keys)
+            yield InputBatch(arguments=arguments, row_ids=batch.column(ROW_ID), tag=keys)
         elif chosen.any():
             mask = pa.array(chosen)
             keys = keys.filter(mask)

@@ -85,9 +85,9 @@ def _image(request: WorkerRequest, config: KubernetesConfig) -> str:
         raise InvalidPlacement(f"{of_class} has no image: {where}give the placement one with image=…")
     allowed = _cpu_images(request, config) if gpu_class is None else gpu_class.allowed_images
     if allowed is not None and not is_allowed(image, allowed):
+        allowing = "the setting kubernetes_cpu_allowed_images" if gpu_class is None else "the class"
         raise InvalidPlacement(
-            f"{of_class} may not run the image {image!r}; {'the setting' if gpu_class is None else 'the class'} allows "
-            f"{', '.join(allowed) or 'none but its own'}",
+            f"{of_class} may not run the image {image!r}; {allowing} allows {', '.join(allowed) or 'none but its own'}",
             image=image,
             allowed_images=allowed,
         )

@@ -15,7 +15,7 @@ from lancegpu_sql.placement.kubernetes.api import Cluster
 from lancegpu_sql.placement.kubernetes.client import ClusterClient
 from lancegpu_sql.placement.kubernetes.config import KubernetesConfig
 from lancegpu_sql.placement.kubernetes.dispatch import Dispatch
-from lancegpu_sql.placement.kubernetes.prepared import prepare_on_cpu
+from lancegpu_sql.placement.kubernetes.environment_on_cpu import prepare_on_cpu
 from lancegpu_sql.placement.kubernetes.ticket import KubernetesTicket
 from lancegpu_sql.placement.request import RequestState, WorkerRequest
 

@@ -9,7 +9,6 @@ import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
 
 from lancegpu_sql.errors import InvalidFunction
 
@@ -77,7 +76,7 @@ def own_python_version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def checked_pip(given: Any) -> tuple[str, ...]:
+def checked_pip(given: object) -> tuple[str, ...]:
     """Return the requirements of a Function, as they were written.
 
     Raises
@@ -91,7 +90,7 @@ def checked_pip(given: Any) -> tuple[str, ...]:
     return tuple(_checked_requirement(one) for one in requirements)
 
 
-def checked_python_version(given: Any) -> str | None:
+def checked_python_version(given: object) -> str | None:
     """Return the minor version of Python that a Function asks for.
 
     Raises
@@ -109,7 +108,7 @@ def checked_python_version(given: Any) -> str | None:
     return str(given)
 
 
-def checked_code(given: Any) -> tuple[str, ...]:
+def checked_code(given: object) -> tuple[str, ...]:
     """Return the names of modules, each given by its name or itself.
 
     Raises
@@ -123,7 +122,7 @@ def checked_code(given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_checked_name(one) for one in named))
 
 
-def _checked_requirement(given: Any) -> str:
+def _checked_requirement(given: object) -> str:
     if not isinstance(given, str) or not given.strip():
         raise InvalidFunction(f"pip: {given!r} is no requirement; write one as 'magika==1.*'.")
     requirement = given.strip()
@@ -146,7 +145,7 @@ def _checked_requirement(given: Any) -> str:
     return requirement
 
 
-def _checked_name(given: Any) -> str:
+def _checked_name(given: object) -> str:
     name = given.__name__ if isinstance(given, ModuleType) else given
     if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
         raise InvalidFunction(f"code: {given!r} is no module; write its name, such as 'mypackage'.")

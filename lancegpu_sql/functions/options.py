@@ -161,7 +161,7 @@ def checked_placement(placement: Mapping[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _bytes_of(given: Any) -> int | None:
+def _bytes_of(given: object) -> int | None:
     if given is None:
         return None
     try:

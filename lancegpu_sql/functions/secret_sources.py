@@ -8,7 +8,6 @@ import stat
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from lancegpu_sql.errors import EnvironmentFailed, InvalidFunction, InvalidInput
 
@@ -27,7 +26,7 @@ _EVERYBODYS = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ
 _EXAMPLE = "'env:HF_TOKEN', 'file:/run/secrets/hf', or on Kubernetes 'kubernetes:SECRET/KEY'"
 
 
-def checked_secrets(given: Any) -> dict[str, str]:
+def checked_secrets(given: object) -> dict[str, str]:
     """Return the sources of secrets, by the variable that a worker finds each in, sorted.
 
     Raises

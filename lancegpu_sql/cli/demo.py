@@ -77,7 +77,10 @@ def demo(
     if not library.is_dir():
         raise NotFound(f"{library} is no folder; name one whose files to look at.", path=str(library))
     if not code.is_file():
-        raise NotFound(f"{code} is not there; name the Function's file with --function.", path=str(code))
+        raise NotFound(
+            f"{code} is not there: it comes with a checkout of the source, as functions/file_type.py. Name it with --function.",
+            path=str(code),
+        )
     with _place(keep) as place:
         _tell_story(place, library, code, files)
         if keep is not None:

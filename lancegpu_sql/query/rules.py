@@ -15,6 +15,7 @@ _NOT_HERE = {
     "EXECUTE": "EXECUTE has nothing to run: give values as parameters, sql(text, [value, …]).",
 }
 _METHODS = {
+    "CREATE": "lance or lancedb, such as lance.dataset(folder).create_scalar_index(column, 'BTREE')",
     "INSERT": "table.add(rows)",
     "COPY": "INSERT INTO the table FROM 'file.csv', or table.add(rows)",
     "UPDATE": "table.update(...)",

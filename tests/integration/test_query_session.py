@@ -163,7 +163,7 @@ def test_settings_and_variables_last_for_the_session(session: QuerySession):
         ("DROP TABLE reviews", r"db\.drop_table"),
         ("DROP VIEW reviews", "write DROP MATERIALIZED VIEW reviews or DROP TABLE reviews"),
         ("COPY reviews FROM 'x.csv'", r"table\.add"),
-        ("CREATE INDEX i ON reviews(id)", "methods"),
+        ("CREATE INDEX i ON reviews(id)", "create_scalar_index"),
         ("CREATE TABLE copy AS SELECT * FROM reviews", r"db\.create_table"),
         ("CREATE OR REPLACE TABLE reviews AS SELECT 1", r"db\.create_table"),
         ("CREATE VIEW reviews AS SELECT 1", "another name"),

@@ -37,3 +37,18 @@ def test_no_secret_comes_to_a_cluster_that_nobody_allowed_however_it_was_named(t
         db.create_function(embed)
     with lg.connect(tmp_path / "db", placement=placement, secret_sources="env:HF_*") as db:
         db.create_function(embed)
+
+
+def test_a_secret_that_was_allowed_on_this_machine_comes_to_no_cluster(tmp_path: Path):
+    @function(secrets={"HF_TOKEN": "env:HF_TOKEN"})
+    def embed(text: str) -> str:
+        return text
+
+    with lg.connect(tmp_path / "db") as db:
+        db.create_function(embed)
+    placement = KubernetesPlacement("ml", image="registry.example/worker:1")
+    with (
+        lg.connect(tmp_path / "db", placement=placement) as db,
+        pytest.raises(InvalidInput, match="not allowed here; allowed: none"),
+    ):
+        db.sql("SELECT embed('a')").fetchall()

@@ -253,6 +253,12 @@ def test_a_package_that_is_not_what_the_lock_says_is_refused(tmp_path: Path, gre
     assert [path.name for path in store.folder.iterdir() if ".new-" in path.name] == []
 
 
+def test_a_lock_without_hashes_is_refused(tmp_path: Path, greeting: Environment) -> None:
+    bare = Environment(greeting.python_version, "lancegpu-greeting==1.0\n")
+    with pytest.raises(EnvironmentFailed, match="hash"):
+        EnvironmentStore(tmp_path / "environments").make(bare)
+
+
 def test_making_can_be_given_up(tmp_path: Path, greeting: Environment) -> None:
     store = EnvironmentStore(tmp_path / "kept")
     store.folder.mkdir()
@@ -342,10 +348,12 @@ def test_upkeep_leaves_an_environment_to_its_functions_and_its_workers(tmp_path:
     with connect(tmp_path / "db", environment_folder=folder, runtime_folder=tmp_path / "run") as db:
         db.create_function(greeted)
         assert db.sql("SELECT greeted('Ada')").fetchall() == [("hello Ada",)]
-        assert left_over(db) == 0
         db.drop_function("greeted")
         assert left_over(db) == 0  # its worker is still warm
     with connect(tmp_path / "db", environment_folder=folder, runtime_folder=tmp_path / "run") as db:
+        db.create_function(greeted)
+        assert left_over(db) == 0
+        db.drop_function("greeted")
         assert left_over(db) == 1
         db.create_function(greeted)
         assert db.sql("SELECT greeted('Ada')").fetchall() == [("hello Ada",)]

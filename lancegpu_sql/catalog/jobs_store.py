@@ -10,14 +10,13 @@ import sqlalchemy as sa
 
 from lancegpu_sql.catalog.connection import CatalogConnection
 from lancegpu_sql.catalog.events_store import insert_event
-from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, ProcessIdentity
+from lancegpu_sql.catalog.models import OWNED, EventDraft, JobRecord, JobState, ProcessIdentity
 from lancegpu_sql.catalog.rows import value_of
 from lancegpu_sql.catalog.schema import jobs
 from lancegpu_sql.errors import AlreadyExists, Conflict, JobNotFound
 
 _TIMES = frozenset({"created_at", "started_at", "finished_at"})
 _ENDED = tuple(state for state in JobState if state.ended)
-_OWNED = (JobState.WAITING, JobState.RUNNING)
 _BESIDE_THE_RECORD = frozenset({"heartbeat"})
 """Columns that say nothing about the job itself, and change all the time."""
 
@@ -213,14 +212,14 @@ class JobStore:
 
     def beat_jobs(self, leases: Mapping[str, str]) -> set[str]:
         """Give a sign of life of jobs, by id with the lease of their run; return those that are in another run, or in none."""
-        mine = jobs.c.lease.in_(list(leases.values())) & jobs.c.state.in_(_OWNED)
+        mine = jobs.c.lease.in_(list(leases.values())) & jobs.c.state.in_(OWNED)
         beat = jobs.update().where(mine).values(heartbeat=jobs.c.heartbeat + 1).returning(jobs.c.id)
         with self._connection.writing() as connection:
             return set(leases) - set(connection.execute(beat).scalars())
 
     def heartbeats(self) -> dict[str, tuple[str | None, int]]:
         """Return of each job that a process works on its lease and how many signs of life it gave."""
-        query = sa.select(jobs.c.id, jobs.c.lease, jobs.c.heartbeat).where(jobs.c.state.in_(_OWNED))
+        query = sa.select(jobs.c.id, jobs.c.lease, jobs.c.heartbeat).where(jobs.c.state.in_(OWNED))
         with self._connection.reading() as connection:
             return {row.id: (row.lease, row.heartbeat) for row in connection.execute(query)}
 

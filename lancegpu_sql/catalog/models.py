@@ -197,6 +197,13 @@ class JobState(StrEnum):
         return self in (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
 
+UNENDED = frozenset(state for state in JobState if not state.ended)
+"""The states of jobs that go on, now or later."""
+
+OWNED = frozenset({JobState.WAITING, JobState.RUNNING})
+"""The states of jobs at which a process works."""
+
+
 class JobRecord(Model):
     """One piece of background work, as the catalog keeps it.
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, utc_now
+from lancegpu_sql.catalog.models import UNENDED, EventDraft, JobRecord, utc_now
 from lancegpu_sql.database.maintenance import known_views
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.errors import AlreadyExists, LanceGpuError
@@ -20,7 +20,6 @@ from lancegpu_sql.maintenance.optimizing import wanted_of
 from lancegpu_sql.maintenance.plan import plan_table
 from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER, OptimizeOptions
 
-_UNENDED = tuple(state for state in JobState if not state.ended)
 _LONGEST_REST_SECONDS = 1.0
 _LEAVE_SECONDS = 10.0
 
@@ -113,7 +112,7 @@ class Caretaker:
 
     def _queue(self, kind: str, table: str | None, request: dict[str, object], told: str) -> list[str]:
         catalog = self._services.catalog
-        if any(job.kind == kind for job in catalog.jobs(table=table, states=_UNENDED)):
+        if any(job.kind == kind for job in catalog.jobs(table=table, states=UNENDED)):
             return []
         job_id = job_id_for(kind, table or "", self._interval_seconds, utc_now())
         record = JobRecord.new(kind, table=table, request=request).model_copy(update={"id": job_id})

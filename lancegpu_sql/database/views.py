@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from lancegpu_sql.catalog.models import JobState
+from lancegpu_sql.catalog.models import UNENDED
 from lancegpu_sql.database import arguments
 from lancegpu_sql.database.services import Services
 from lancegpu_sql.database.view import MaterializedView
@@ -16,8 +16,6 @@ from lancegpu_sql.errors import AlreadyExists, Cancelled, InUse, StillWaiting, V
 from lancegpu_sql.refresh.request import RefreshResult
 from lancegpu_sql.refresh.views.model import metadata_of, open_view, view_of
 from lancegpu_sql.refresh.views.request import ViewOptions
-
-_UNDER_WAY = (JobState.QUEUED, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
 
 
 def create_view(services: Services, name: str, query: str, *, if_not_exists: bool = False) -> MaterializedView | None:
@@ -64,7 +62,7 @@ def fill(services: Services, view: MaterializedView, options: Mapping[str, Any])
 
 def _unmade(services: Services, name: str) -> bool:
     """Remove a view that was never filled, unless somebody uses it meanwhile; tell whether it is gone."""
-    if services.catalog.jobs(table=name, states=_UNDER_WAY):
+    if services.catalog.jobs(table=name, states=UNENDED):
         return False
     with suppress(InUse, ViewNotFound):  # somebody needs it by now, or has dropped it
         if open_view(services.tables, name).state is None:

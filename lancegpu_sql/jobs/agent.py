@@ -9,12 +9,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from lancegpu_sql.catalog.models import AgentRecord, JobRecord, JobState, ProcessIdentity, utc_now
+from lancegpu_sql.catalog.models import OWNED, AgentRecord, JobRecord, JobState, ProcessIdentity, utc_now
 from lancegpu_sql.errors import CatalogError, Conflict, JobNotFound, LanceGpuError
 from lancegpu_sql.jobs.claims import SILENT_SHARE, Silence, beat_seconds, next_jobs
 from lancegpu_sql.jobs.context import JobContext
 from lancegpu_sql.jobs.housekeeping import give_back, settle_if_dead
-from lancegpu_sql.jobs.job import OWNED
 from lancegpu_sql.jobs.metrics import Metrics, schedules_text
 from lancegpu_sql.jobs.runner import JobRunner, Work
 from lancegpu_sql.jobs.running import RunningJob

@@ -8,9 +8,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lancegpu_sql.catalog.models import EventDraft, JobRecord, JobState, utc_now
+from lancegpu_sql.catalog.models import OWNED, EventDraft, JobRecord, JobState, utc_now
 from lancegpu_sql.errors import Conflict
-from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS, OWNED, JobEvent, states_before, transition
+from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS, JobEvent, states_before, transition
 from lancegpu_sql.jobs.log import log_path
 
 if TYPE_CHECKING:

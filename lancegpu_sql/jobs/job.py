@@ -45,9 +45,6 @@ TRANSITIONS: Mapping[JobState, Mapping[JobEvent, JobState]] = {
     JobState.CANCELLED: {JobEvent.RESUMES: _Q},
 }
 
-OWNED = frozenset({_W, _R})
-"""The states in which a process works on the job."""
-
 ENDS_WITH_PROCESS = frozenset({"query"})
 """Kinds of jobs whose result lives in the process that reads it: nobody else can go on with one, nor hold it."""
 

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from lancegpu_sql.catalog.models import JobRecord, JobState, job_made_at
+from lancegpu_sql.catalog.models import UNENDED, JobRecord, job_made_at
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import JobNotFound
 from lancegpu_sql.maintenance.facts import Checkpoints
 from lancegpu_sql.refresh.places import FORCED_SUFFIX, column_of, job_folder_of
-
-_GOES_ON = tuple(state for state in JobState if not state.ended)
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ def copies_of_jobs(names: Iterable[str], columns: Mapping[str, str], catalog: Ca
         if folder is not None and column_of(name) in columns:
             by_job.setdefault(folder, []).append(name)
     # Whichever host it is on, such a refresh may be taking them over.
-    refreshed = {job.table for job in catalog.jobs(states=_GOES_ON)} if by_job else set()
+    refreshed = {job.table for job in catalog.jobs(states=UNENDED)} if by_job else set()
     found = []
     for folder, its in by_job.items():
         column = column_of(folder)

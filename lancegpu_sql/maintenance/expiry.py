@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Literal
 
-from lancegpu_sql.catalog.models import JobState
+from lancegpu_sql.catalog.models import UNENDED, JobState
 from lancegpu_sql.maintenance.facts import Checkpoints, TableFacts
 from lancegpu_sql.maintenance.steps import Step, Wanted, named, numbered, spell
 
@@ -22,8 +22,6 @@ _LONG_WRITE = LEFT_OVER - timedelta(days=1)
 UNSEEN_SECONDS = 3600.0
 """Where nobody knows who is at which version, as in an object store, all stay at least so long: a write on top of one may
 still need it."""
-
-_GOES_ON = frozenset({JobState.QUEUED, JobState.WAITING, JobState.RUNNING, JobState.PAUSED})
 
 
 def plan_versions(
@@ -99,7 +97,7 @@ def plan_checkpoints(
 
 def is_expired(one: Checkpoints, wanted: Wanted, now: datetime | None = None) -> bool:
     """Whether nobody will use checkpoints any more; without a time, whether that is so whatever their age."""
-    if one.in_use or one.job_state in _GOES_ON:
+    if one.in_use or one.job_state in UNENDED:
         return False
     if one.forced and one.job_state in (None, JobState.FINISHED):
         return True

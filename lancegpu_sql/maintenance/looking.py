@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from lancegpu_sql.catalog.models import JobRecord, JobState, short_job_id
+from lancegpu_sql.catalog.models import OWNED, JobRecord, JobState, short_job_id
 from lancegpu_sql.catalog.store import Catalog
 from lancegpu_sql.errors import ColumnNotFound, JobNotFound
 from lancegpu_sql.functions.registry import CREATE_FUNCTION
@@ -52,7 +52,6 @@ Views = Callable[[], KnownViews]
 """Reads what views there are."""
 
 _NEEDS_NO_TABLE = frozenset({OPTIMIZE, REMOVE_LEFT_OVER, CREATE_FUNCTION})
-_OWNED = (JobState.WAITING, JobState.RUNNING)
 
 # Hosts' clocks differ a little, and a job is known a moment before it opens a table.
 _SLACK = timedelta(minutes=1)
@@ -111,7 +110,7 @@ def look_at_table(
 
 def running_jobs(catalog: Catalog) -> list[JobRecord]:
     """Return the jobs at which a process works that may need tables as they are or were."""
-    owned = [job for job in catalog.jobs(states=_OWNED) if job.kind not in _NEEDS_NO_TABLE]
+    owned = [job for job in catalog.jobs(states=OWNED) if job.kind not in _NEEDS_NO_TABLE]
     return [job for job in owned if job.owner is None or job.owner.is_alive() is not False]
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancegpu_sql.catalog.models import JobState
-from lancegpu_sql.jobs.job import OWNED, TRANSITIONS, InvalidTransition, JobEvent, replay, states_before, transition
+from lancegpu_sql.catalog.models import OWNED, JobState
+from lancegpu_sql.jobs.job import TRANSITIONS, InvalidTransition, JobEvent, replay, states_before, transition
 
 E, S = JobEvent, JobState
 

@@ -87,7 +87,7 @@ def own_variables(sources: Mapping[str, str]) -> set[str]:
 
 
 def withheld_variables(sources: Iterable[str]) -> frozenset[str]:
-    """Return the variables of this process that no worker inherits: those from which some Function has a secret."""
+    """Return the variables of this process that no worker inherits: those that are named as where a secret comes from."""
     named = (source.removeprefix("env:") for source in sources if source.startswith("env:"))
     return frozenset(name for name in named if name not in _EVERYBODYS)
 

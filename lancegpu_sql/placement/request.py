@@ -58,7 +58,7 @@ class WorkerRequest:
         By variable, where the value comes from. The placement keeps such variables of this process from the worker, and sees
         to those that a cluster keeps.
     withheld
-        Further variables of this process that the worker does not inherit: secrets of other Functions.
+        Further variables of this process that the worker does not inherit: secrets of other Functions, and of the database.
     """
 
     request_id: str

@@ -203,7 +203,7 @@ def _need(
         environment=environment_of(function),
         image=placement.image,
         secrets=placement.secrets,
-        withheld=withheld_variables(catalog.secret_sources()),
+        withheld=withheld_variables({*catalog.secret_sources(), *(settings.storage_options or {}).values()}),
         job_id=job_id,
         owner=f"job {job_id} ({owner}, process {os.getpid()})",
         # Among the jobs that wait the oldest comes first, also where it was interrupted and asks anew.

@@ -43,7 +43,7 @@ class WorkerNeed:
     secrets
         Where the values of its secret variables come from.
     withheld
-        Variables of this process that are secrets of other Functions.
+        Variables of this process that are secrets of other Functions, or of the database.
     """
 
     load: FunctionLoad

@@ -19,7 +19,7 @@ from object_store import ACCESS_KEY, SECRET, FaultyWay, S3Server, faulty_way
 from postgresql_server import PostgresqlServer
 from refresh_kit import PATIENCE_SECONDS, Calls, by_key, noting, reference, short_folder
 
-from lancegpu_sql import col, connect
+from lancegpu_sql import col, connect, function
 from lancegpu_sql.catalog.models import JobState
 from lancegpu_sql.database import Database
 from lancegpu_sql.errors import CatalogError, InvalidInput, StorageError
@@ -308,6 +308,21 @@ def test_no_secret_is_kept_or_shown(shop: Shop, postgresql_server: PostgresqlSer
     for secret in (SECRET, ACCESS_KEY):
         assert secret not in shown + dumped
         assert not any(secret.encode() in content for content in kept)
+
+
+def test_workers_do_not_inherit_what_opens_the_store(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    @function
+    def sees(x: int) -> bool:
+        import os
+
+        return "THE_SECRET" in os.environ
+
+    monkeypatch.setenv("THE_SECRET", SECRET)
+    options = shop.server.options() | {"aws_secret_access_key": "env:THE_SECRET"}
+    folders = {"state_folder": shop.folder / "one", "runtime_folder": shop.folder / "run"}
+    with connect(shop.uri, catalog=shop.catalog, storage_options=options, **folders) as db:
+        db.create_function(sees)
+        assert db.sql("SELECT sees(1)").fetchall() == [(False,)]
 
 
 def test_a_variable_that_is_not_set_is_named(shop: Shop) -> None:

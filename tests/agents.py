@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -32,6 +33,7 @@ class AgentProcess:
             text=True,
         )
         assert self.process.stderr is not None
+        fcntl.fcntl(self.process.stderr, fcntl.F_SETPIPE_SZ, 1 << 20)  # its log, which is read at its end
         self.told = self.process.stderr.readline()
         assert self.told.startswith("Serving "), self.told + self.process.stderr.read()
 

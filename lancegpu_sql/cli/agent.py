@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import signal
+import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -30,7 +34,7 @@ def agent(
 ) -> None:
     """Run the jobs of a database that are queued or due. It ends at SIGTERM or Ctrl-C.
 
-    Jobs whose process is dead are taken over and resumed. At the end, jobs may finish what they are at within the setting
+    Its log, on standard error, has a line for each job that begins, waits, goes on or ends. Jobs whose process is dead are taken over and resumed. At the end, jobs may finish what they are at within the setting
     shutdown_grace_seconds, and are given back; a second signal ends it at once.
     """
     from lancegpu_sql.cli.output import tell
@@ -43,7 +47,7 @@ def agent(
 
     before = {number: signal.signal(number, asked_to_end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with opened(context, db) as database:
+        with _log_on_stderr(), opened(context, db) as database:
 
             def serving(url: str | None) -> None:
                 pages = "" if url is None else f"; {url}/metrics, {url}/healthz"
@@ -54,6 +58,22 @@ def agent(
         for number, handler in before.items():
             signal.signal(number, handler)
     tell("Stopped; what was not finished is queued again.")
+
+
+@contextmanager
+def _log_on_stderr() -> Iterator[None]:
+    """Let what agents do stand in the log of this process, a line each."""
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S%z"))
+    log = logging.getLogger("lancegpu_sql")
+    level = log.level
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
 
 
 def agents(context: typer.Context, db: DbOption = None, json: JsonOption = False) -> None:

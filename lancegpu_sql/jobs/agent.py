@@ -17,6 +17,7 @@ from lancegpu_sql.jobs.housekeeping import give_back, settle_if_dead
 from lancegpu_sql.jobs.metrics import Metrics, schedules_text
 from lancegpu_sql.jobs.runner import JobRunner, Work
 from lancegpu_sql.jobs.running import RunningJob
+from lancegpu_sql.jobs.words import news
 
 if TYPE_CHECKING:
     from lancegpu_sql.catalog.store import Catalog
@@ -94,6 +95,7 @@ class Agent:
         self._upkeep = upkeep
         self._metrics = Metrics(function_of)
         self._jobs: dict[str, RunningJob] = {}
+        self._told: dict[str, JobRecord] = {}  # as they stood when they were told of
         self._observing = threading.Lock()
         self._silent_jobs = Silence(lease_seconds * SILENT_SHARE)
         self._silent_agents = Silence(lease_seconds * SILENT_SHARE)
@@ -228,9 +230,18 @@ class Agent:
         with self._observing:  # a look and a scrape at once would count a job's last rows twice
             for job in tuple(self._jobs.values()):
                 over = job.ended()
-                self._metrics.observe(job.record)
+                record = job.record
+                self._metrics.observe(record)
+                self._tell(record)
                 if over:
                     del self._jobs[job.id]
+                    del self._told[job.id]
+
+    def _tell(self, record: JobRecord) -> None:
+        told = news(self._told.get(record.id), record)
+        if told is not None:
+            _log.info(told)
+        self._told[record.id] = record
 
     def _leave(self, grace_seconds: float) -> None:
         try:
@@ -251,3 +262,4 @@ class Agent:
                 give_back(self._catalog, job.record, "The agent that ran it shut down, and it did not stop in time")
             except LanceGpuError as problem:
                 _log.warning("Job %s could not be given back: %s", job.id, problem)
+        self._observe()

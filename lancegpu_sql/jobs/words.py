@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from lancegpu_sql.catalog.models import JobRecord, JobState, Progress
+from lancegpu_sql.catalog.models import OWNED, UNENDED, JobRecord, JobState, Progress
 from lancegpu_sql.maintenance.request import OPTIMIZE, REMOVE_LEFT_OVER
 
 WAITING_PHASE = "waiting"
@@ -57,6 +57,22 @@ def final_line(record: JobRecord) -> str:
         return f"{head}{took} ({(record.error or {}).get('type', 'unknown error')})"
     counted = record.progress is not None and record.kind not in WITHOUT_ROWS
     return f"{head}, {_done(record.progress)}{took}" if counted and record.progress else f"{head}{took}"
+
+
+def news(before: JobRecord | None, record: JobRecord) -> str | None:
+    """Return one line that says what has become of a job since it was told of last; None where nothing is worth a line."""
+    head = f"Job {record.id}: {title(record)}"
+    if record.state not in UNENDED:
+        why = f": {(record.error or {}).get('message', '')}" if record.state is JobState.FAILED else ""
+        return f"Job {record.id}: {final_line(record)}{why}" if before is None or before.state in UNENDED else None
+    if record.waiting_on is not None:
+        told = before.waiting_on.reason if before is not None and before.waiting_on is not None else None
+        return None if told == record.waiting_on.reason else f"{head} waits: {record.waiting_on.message}"
+    if before is None:
+        return f"{head} begins"
+    if record.state not in OWNED:
+        return f"{head} is {record.state}" if before.state is not record.state else None
+    return f"{head} goes on" if before.waiting_on is not None else None
 
 
 def rows(progress: Progress) -> str:

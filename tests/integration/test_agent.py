@@ -174,6 +174,15 @@ def test_an_agent_told_to_end_lets_the_call_in_flight_finish_and_gives_the_job_b
     assert set(shop.calls.take().values()) == {1}, "what was finished was computed again"
 
 
+def test_the_log_of_an_agent_tells_of_its_jobs(shop: Shop) -> None:
+    with AgentProcess(shop.folder) as agent:
+        job = submit(shop.table())
+        job.wait(PATIENCE_SECONDS)
+        told = agent.terminate()
+    assert f" INFO Job {job.id}: " in told
+    assert ": finished, " in told
+
+
 def test_an_agent_told_to_end_does_not_wait_for_ever(shop: Shop) -> None:
     table = shop.table(at=30)
     with AgentProcess(shop.folder, shutdown_grace_seconds=1) as agent:

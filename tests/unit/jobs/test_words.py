@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -87,3 +88,29 @@ def test_a_failure_is_named() -> None:
 )
 def test_durations_are_said_as_people_do(seconds: float, said: str) -> None:
     assert words.duration(seconds) == said
+
+
+WAITING = WaitingOn(gpu_class="a100", since=NOW, reason="no_room", message="all 2 devices are in use")
+
+
+def test_of_a_job_each_turn_is_news_once() -> None:
+    running, waiting = job(), job(JobState.WAITING, waiting_on=WAITING)
+    turns = [None, running, running, waiting, waiting, running, job(JobState.FINISHED), job(JobState.FINISHED)]
+    assert [words.news(before, now) for before, now in itertools.pairwise(turns)] == [
+        "Job 0193: reviews.score begins",
+        None,
+        "Job 0193: reviews.score waits: all 2 devices are in use",
+        None,
+        "Job 0193: reviews.score goes on",
+        "Job 0193: reviews.score: finished",
+        None,
+    ]
+
+
+def test_that_a_job_is_paused_is_news() -> None:
+    assert words.news(job(), job(JobState.PAUSED)) == "Job 0193: reviews.score is paused"
+
+
+def test_a_job_that_ends_between_two_looks_is_told_with_what_is_wrong() -> None:
+    failed = job(JobState.FAILED, error={"type": "UserCodeError", "message": "no such model"})
+    assert words.news(None, failed) == "Job 0193: reviews.score: failed (UserCodeError): no such model"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+from lancegpu_sql.errors import StorageError
 from lancegpu_sql.tables.engine import lance_errors
 from lancegpu_sql.tables.files import StorageOptions, at_once, object_session
 from lancegpu_sql.tables.naming import PRIVATE_FOLDER
@@ -37,15 +38,20 @@ class Beside:
         with lance_errors(""):
             return sorted(name for name in self._session.list(below) if ".." not in PurePosixPath(name).parts)
 
-    def fetch(self, name: str, path: Path) -> None:
-        """Bring a file to this host, whole or not at all; raises StorageError."""
+    def fetch(self, name: str, path: Path) -> bool:
+        """Bring a file to this host, whole or not at all; False where another host has removed it. Raises StorageError."""
         draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.partial")
         try:
             with lance_errors(""):
                 self._session.download_file(name, str(draft))
                 draft.replace(path)
+        except StorageError:
+            if name in self.names(str(PurePosixPath(name).parent)):
+                raise
+            return False
         finally:
             draft.unlink(missing_ok=True)
+        return True
 
     def forget(self, names: Iterable[str]) -> None:
         """Remove files. One that stays takes room, and is removed with the next."""

@@ -250,6 +250,19 @@ def test_what_was_computed_for_a_column_that_is_gone_goes_too(shop: Shop, way: F
     assert session.list(".lancegpu/checkpoints") == []
 
 
+def test_a_copy_that_another_host_removed_meanwhile_is_passed_over(shop: Shop, way: FaultyWay) -> None:
+    target = shop.folder / "part.arrow"
+    with shop.open(endpoint=way.endpoint) as db:
+        beside = db._services.tables.beside
+        assert beside is not None
+        assert not beside.fetch("checkpoints/a/b.arrow", target)
+        way.fault = lambda request: (503, "SlowDown")
+        with pytest.raises(StorageError, match="overloaded"):
+            beside.fetch("checkpoints/a/b.arrow", target)
+        way.fault = lambda request: None
+    assert not list(shop.folder.glob("part*"))
+
+
 def test_copies_that_nobody_went_on_with_for_long_go(shop: Shop, way: FaultyWay) -> None:
     with shop.open("one", endpoint=way.endpoint) as db:
         table = with_column(db, shop.calls)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-WAIT_SECONDS = 60.0
+# A worker may have to wait for the room that one of a killed process holds, which others take away after a minute.
+WAIT_SECONDS = 180.0
 # What is read of one call's greeting; a pod's name is shorter.
 NAME_BYTES = 256
 

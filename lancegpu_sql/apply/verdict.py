@@ -14,6 +14,9 @@ from lancegpu_sql.workers.calls import CallFailure
 
 _LEAST_PIECE_ROWS = 8
 
+_PIECES_OF_RAISED = 16
+"""Of a call that raised for rows that it does not name: the more pieces, the fewer rows are computed once more in vain."""
+
 _PIECES_OVER_TIME = 8
 """Of a call that took too long: each further one takes all of its time, so that few of them should lead to one row."""
 
@@ -104,8 +107,7 @@ def on_timeout(rows: int) -> Split | Fail:
     """Decide about a call that took longer than it may: it was too large, or one of its rows never ends, and is to be named."""
     if rows == 1:
         return Fail("timeout")
-    pieces = min(rows, _PIECES_OVER_TIME)
-    return Split(tuple(rows * (at + 1) // pieces - rows * at // pieces for at in range(pieces)))
+    return Split(_pieces(rows, _PIECES_OVER_TIME))
 
 
 def on_losses(owner: Owner, *, rows: int, skips: bool) -> Verdict:
@@ -121,7 +123,7 @@ def _on_raised(failure: CallFailure, rows: int, tries: int, retry: RetryPolicy, 
     if delay_seconds is not None and (rows == 1 or index is None):
         return Retry(delay_seconds)
     if index is None:
-        return Split(halves(rows))
+        return Split(_pieces(rows, _PIECES_OF_RAISED))
     then = _blame("user", skips) if delay_seconds is None else Retry(delay_seconds)
     if rows == 1 or isinstance(then, Fail):
         return then
@@ -137,6 +139,12 @@ def _blame(owner: Owner, skips: bool) -> Skip | Fail:
 def halves(rows: int) -> tuple[int, int]:
     """Cut in the middle."""
     return rows - rows // 2, rows // 2
+
+
+def _pieces(rows: int, most: int) -> tuple[int, ...]:
+    """Cut into so many pieces, as alike as can be, or into single rows."""
+    count = min(rows, most)
+    return tuple(rows * (at + 1) // count - rows * at // count for at in range(count))
 
 
 def _growing(rows: int, seen: int) -> Sequence[int]:

@@ -34,8 +34,9 @@ def test_a_row_that_raises_is_skipped_or_fails_the_work() -> None:
     assert verdict("user", skips=False) == Fail("user")
 
 
-def test_a_batch_that_raises_is_halved() -> None:
-    assert verdict("user", rows=7) == Split((4, 3))
+def test_a_batch_that_raises_is_cut_into_many_pieces_so_that_few_rows_are_computed_often() -> None:
+    assert verdict("user", rows=7) == Split((1,) * 7)
+    assert verdict("user", rows=10_000) == Split((625,) * 16)
 
 
 def test_a_row_that_raises_among_others_is_cut_out() -> None:

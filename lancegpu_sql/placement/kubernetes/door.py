@@ -121,11 +121,12 @@ class _Knocks:
 
     def opens(self, trust: ssl.SSLContext, name: str) -> bool:
         door = self.door
+        family = socket.AF_INET6 if ":" in door.host else socket.AF_INET
         try:
-            with (
-                socket.create_connection((door.host, door.port), door.knock_seconds) as knock,
-                trust.wrap_socket(knock, server_hostname=name),
-            ):
+            # Wrapped before it is connected: Python leaves one open that is reset between these two.
+            with trust.wrap_socket(socket.socket(family), server_hostname=name) as knock:
+                knock.settimeout(door.knock_seconds)
+                knock.connect((door.host, door.port))
                 return True
         except OSError as exc:
             # Silence is a network that leads nowhere; a refusal may be a worker that does not listen yet.

@@ -26,8 +26,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from sides import ONE_THREAD, ratio
+
 HERE = Path(__file__).parent
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def run(side: str, mode: str, case: str, folder: Path, *more: str) -> dict[str, float]:
@@ -53,13 +54,6 @@ def measure(folder: Path, case: str, rounds: int, sides: dict[str, list[str]]) -
                 for name, value in run(more[0], mode, case, folder, *more[1:]).items():
                     found.setdefault(f"{side} {name}", []).append(value)
     return found
-
-
-def ratio(found: dict[str, list[float]], ours: str, other: str) -> str:
-    """Return the ratio of medians, and how far single rounds lie apart."""
-    pairs = [mine / theirs for mine, theirs in zip(found[ours], found[other], strict=True)]
-    median = statistics.median(found[ours]) / statistics.median(found[other])
-    return f"{median:5.2f} × (rounds {min(pairs):.2f}–{max(pairs):.2f})"
 
 
 def report(case: str, found: dict[str, list[float]], bars: dict[str, str]) -> None:

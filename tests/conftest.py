@@ -102,6 +102,15 @@ def postgresql_server(postgresql_programs: Path) -> Iterator[PostgresqlServer]:
         yield server
 
 
+@pytest.fixture
+def catalog_settings(catalog: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Where the database of a test has its catalog that is run with each kind of it: ``sqlite`` or ``postgresql``."""
+    if catalog == "sqlite":
+        return {}
+    server: PostgresqlServer = request.getfixturevalue("postgresql_server")
+    return {"catalog": server.url()}
+
+
 @pytest.fixture(scope="session")
 def s3_server(request: pytest.FixtureRequest) -> Iterator[S3Server]:
     """An S3 server of this run's own, started when the first test wants it."""

@@ -34,8 +34,9 @@ def agent(
 ) -> None:
     """Run the jobs of a database that are queued or due. It ends at SIGTERM or Ctrl-C.
 
-    Its log, on standard error, has a line for each job that begins, waits, goes on or ends. Jobs whose process is dead are taken over and resumed. At the end, jobs may finish what they are at within the setting
-    shutdown_grace_seconds, and are given back; a second signal ends it at once.
+    Its log, on standard error, has a line for each job that begins, waits, goes on or ends. Jobs whose process is dead are taken
+    over and resumed. At the end, jobs may finish what they are at within the setting shutdown_grace_seconds, and are given
+    back; a second signal ends it at once.
     """
     from lancegpu_sql.cli.output import tell
 

@@ -55,8 +55,8 @@ def final_line(record: JobRecord) -> str:
     if record.state is JobState.FAILED:
         # The error itself is raised, or shown, by whoever asked for the job.
         return f"{head}{took} ({(record.error or {}).get('type', 'unknown error')})"
-    counted = record.progress is not None and record.kind not in WITHOUT_ROWS
-    return f"{head}, {_done(record.progress)}{took}" if counted and record.progress else f"{head}{took}"
+    progress = None if record.kind in WITHOUT_ROWS else record.progress
+    return f"{head}{took}" if progress is None else f"{head}, {_done(progress)}{took}"
 
 
 def news(before: JobRecord | None, record: JobRecord) -> str | None:

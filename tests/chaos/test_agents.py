@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from agents import AgentProcess, eventually
-from postgresql_server import PostgresqlServer
 from published import publications
 from refresh_kit import Calls, by_key, open_database, reference, short_folder, status
 
@@ -105,16 +104,12 @@ def wait_a_moment(calls: Calls, wanted: int, jobs: list[JobHandle]) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
 def test_every_job_ends_and_is_published_once_whatever_befalls_its_agents(
-    folder: Path, catalog: str, dice: random.Random, request: pytest.FixtureRequest
+    folder: Path, catalog: str, catalog_settings: dict[str, str], dice: random.Random
 ) -> None:
-    settings: dict[str, Any] = {}
-    if catalog == "postgresql":
-        server: PostgresqlServer = request.getfixturevalue("postgresql_server")
-        settings = {"catalog": server.url()}
-    with open_database(folder, gpu_classes=folder / "classes.yaml", **settings) as db, ExitStack() as stack:
+    with open_database(folder, gpu_classes=folder / "classes.yaml", **catalog_settings) as db, ExitStack() as stack:
         calls = Calls(folder / "calls")
         tables = make_tables(db, calls)
-        agents = Agents(folder, stack, **settings)
+        agents = Agents(folder, stack, **catalog_settings)
         jobs: dict[str, JobHandle] = {}
         rounds = 0
         until = time.monotonic() + SECONDS[catalog]

@@ -17,12 +17,11 @@ from contextlib import ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pytest
 from agents import AgentProcess, eventually
-from postgresql_server import PostgresqlServer
 from published import publications
 from refresh_kit import Calls, by_key, noting, open_database, reference, short_folder, status
 
@@ -134,20 +133,16 @@ class Coin:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("catalog", ["sqlite", "postgresql"])
 def test_every_due_refresh_happens_and_is_published_once_whoever_is_killed(
-    folder: Path, catalog: str, dice: random.Random, request: pytest.FixtureRequest
+    folder: Path, catalog: str, catalog_settings: dict[str, str], dice: random.Random
 ) -> None:
-    settings: dict[str, Any] = {}
-    if catalog == "postgresql":
-        server: PostgresqlServer = request.getfixturevalue("postgresql_server")
-        settings = {"catalog": server.url()}
     seconds = float(os.environ.get("KILLS_SECONDS") or USUAL_SECONDS[catalog])
-    with open_database(folder, gpu_classes=folder / "classes.yaml", **settings) as db, ExitStack() as stack:
+    with open_database(folder, gpu_classes=folder / "classes.yaml", **catalog_settings) as db, ExitStack() as stack:
         tables, _ = make_tables(db, folder), make_views(db, folder)
         names = [*SCHEDULES, *VIEWS]
 
         def start() -> AgentProcess:
             quick = {"lease_seconds": 3, "worker_idle_seconds": 1, "on_change_debounce_seconds": 0.2}
-            return stack.enter_context(AgentProcess(folder, **quick, **settings))
+            return stack.enter_context(AgentProcess(folder, **quick, **catalog_settings))
 
         def all_are_right() -> None:
             for name in names:

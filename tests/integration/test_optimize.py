@@ -14,7 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 from agents import eventually
-from refresh_kit import Calls, Gate, by_key, gated, noting, open_database, reference, short_folder, status
+from refresh_kit import Calls, Gate, by_key, gated, noting, open_database, reference, status
 
 from lancegpu_sql import col, function
 from lancegpu_sql.database import Database, Table
@@ -26,17 +26,6 @@ from lancegpu_sql.refresh.lock import column_lock
 NOW = timedelta(0)
 
 Make = Callable[..., Table]
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with short_folder() as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def calls(folder: Path) -> Calls:
-    return Calls(folder / "calls")
 
 
 @pytest.fixture(scope="module")

@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from refresh_kit import Calls, noting, open_database, reference, short_folder
+from refresh_kit import Calls, noting, open_database, reference
 
 import lancegpu_sql as lg
 from lancegpu_sql.database import Database, Table
 
 ROWS = 40
 FAILS = 13
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with short_folder() as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def calls(folder: Path) -> Calls:
-    return Calls(folder / "calls")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from agents import eventually
-from refresh_kit import PATIENCE_SECONDS, Calls, Gate, gated, noting, open_database, reference, short_folder
+from refresh_kit import PATIENCE_SECONDS, Calls, Gate, gated, noting, open_database, reference
 
 from lancegpu_sql import col
 from lancegpu_sql.catalog.models import JobState
@@ -28,17 +28,6 @@ from lancegpu_sql.errors import (
 
 KEYS = list(range(12))
 MADE = "SELECT key, noting(key, x) AS y FROM t WHERE key <> 3"
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with short_folder() as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def calls(folder: Path) -> Calls:
-    return Calls(folder / "calls")
 
 
 @pytest.fixture(scope="module")

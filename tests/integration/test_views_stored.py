@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from refresh_kit import Calls, noting, open_database, reference, short_folder
+from refresh_kit import Calls, noting, open_database, reference
 
 from lancegpu_sql import col
 from lancegpu_sql.database import Database
@@ -20,17 +20,6 @@ QUERIES = {
 }
 WAYS = pytest.mark.parametrize("query", QUERIES.values(), ids=list(QUERIES))
 KEYS = list(range(8))
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with short_folder() as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def calls(folder: Path) -> Calls:
-    return Calls(folder / "calls")
 
 
 @pytest.fixture(scope="module")

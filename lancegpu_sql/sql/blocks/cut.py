@@ -12,6 +12,7 @@ from lancegpu_sql.sql.blocks.kinds import (
     GROUPINGS,
     function_name,
     is_aggregate,
+    is_expanding,
     is_star,
     same_key,
 )
@@ -49,6 +50,7 @@ class _Cutter:
         self._keys = {same_key(key) for key in block.group_keys()} if wanted.level == "groups" else set()
         self._aggregated = block.aggregated
         self._grouping = grouping_of(block)
+        self._expands = any(occurrence.expands for occurrence in wanted.calls)
         self._results: dict[str, tuple[str, tuple[str, ...]]] = {}  # key -> result, texts of the masks it is made for
         self._taken: dict[int, str] = {}  # number of an occurrence -> result
         self._calls: list[PlannedCall] = []
@@ -161,12 +163,24 @@ class _Cutter:
         return node
 
     def _is_carried_whole(self, node: exp.Expr) -> bool:
+        if self._expands and is_expanding(node) and self._is_own(node):
+            return True  # what makes several rows of one, all of it does at once
         if self._wanted.level == "windows":
-            return isinstance(node, exp.Window) and isinstance(node.this, exp.Expr)
+            return isinstance(node, exp.Window) and isinstance(node.this, exp.Expr) and self._is_own(node)
         if self._wanted.level == "groups" and not isinstance(node, (exp.Literal, exp.Ordered)):
             grouping = function_name(node) in GROUPINGS
-            return is_aggregate(node) or grouping or (bool(self._keys) and same_key(node) in self._keys)
+            found = is_aggregate(node) or grouping or (bool(self._keys) and same_key(node) in self._keys)
+            return found and (self._is_own(node) or self._is_of_row_around(node))
         return False
+
+    def _is_own(self, node: exp.Expr) -> bool:
+        """Whether a node does not stand in a subquery."""
+        return node.find_ancestor(exp.Query) is self._block.select
+
+    def _is_of_row_around(self, node: exp.Expr) -> bool:
+        """Whether a part of a subquery reads the block alone: DuckDB then takes an aggregate for one of the block."""
+        columns = list(node.find_all(exp.Column))
+        return bool(columns) and all(map(self._block.is_ref, columns))
 
     def _carry(self, node: exp.Expr) -> exp.Column:
         name = self._stage.input(node)

@@ -12,6 +12,7 @@ from lancegpu_sql.sql.blocks.conditions import conditions_of, is_filter, undecid
 from lancegpu_sql.sql.blocks.kinds import (
     has_subquery,
     is_aggregate,
+    is_expanding,
     is_marker,
     is_star,
     is_unknown,
@@ -61,6 +62,12 @@ class Occurrence:
     @property
     def is_try(self) -> bool:
         return self.node is not self.call
+
+    @property
+    def expands(self) -> bool:
+        """Whether it reads what makes other than one row of one."""
+        parts = (*self.call.expressions, *self.conditions)
+        return any(is_expanding(node) for part in parts for node in own_nodes(part))
 
 
 def occurrences(block: Block) -> list[Occurrence]:

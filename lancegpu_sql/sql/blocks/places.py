@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.kinds import function_name, is_star
+from lancegpu_sql.sql.blocks.kinds import function_name, has_subquery, is_star
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 from lancegpu_sql.sql.blocks.scopes import AsWritten, tables_named
 from lancegpu_sql.sql.names import fold
@@ -103,7 +103,12 @@ def _names_source(node: exp.Identifier, alias: exp.Expr | None) -> bool:
 
 
 def _check_clause(node: exp.Expr, select: exp.Select) -> None:
-    if node.arg_key in {"from_", "joins", "with_", "where", "having"}:
+    if node.arg_key in {"from_", "joins", "with_", "where"}:
+        return
+    group = select.args.get("group")
+    if group is not None and has_subquery(group):
+        raise NotPlanned("it may be what its block is grouped by")
+    if node.arg_key == "having":
         return
     if node.arg_key != "expressions":
         raise NotPlanned(f"it stands in {str(node.arg_key).upper()}")

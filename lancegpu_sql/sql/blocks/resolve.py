@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from lancegpu_sql.sql.blocks.alike import unite
 from lancegpu_sql.sql.blocks.block import CLAUSES, REF, Block
 from lancegpu_sql.sql.blocks.kinds import ALONE, is_star, is_volatile, markers_in, own_nodes
 from lancegpu_sql.sql.blocks.marked import NotPlanned
@@ -26,6 +27,7 @@ def resolve(block: Block, written: AsWritten) -> None:
     if names is None:
         raise NotPlanned("what its FROM gives depends on another query's row")
     _Resolver(block, written, frozenset(map(fold, names))).run()
+    unite(block)
 
 
 class _Resolver:

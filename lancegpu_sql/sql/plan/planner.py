@@ -22,6 +22,7 @@ from lancegpu_sql.sql.blocks.resolve import resolve
 from lancegpu_sql.sql.blocks.scopes import AsWritten, inner_first
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
 from lancegpu_sql.sql.blocks.wanted import Names, Wanted
+from lancegpu_sql.sql.blocks.whole import reads_all
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
 from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.rules import RULES, Computed, join_keys, join_sides, push_filters, stored_columns
@@ -113,12 +114,13 @@ class _Planner:
         self._keep_names()
         self._check()
         names = {stage.name for stage, _ in self._stages}
+        whole = reads_all(self._tree, [query for _, query in self._stages])
         for query in (*(query for _, query in self._stages), self._tree):
             materialize(query, names)
         stages = tuple(replace(stage, input_sql=self._marked.sql(query)) for stage, query in self._stages)
         left = [marker for query in (*(query for _, query in self._stages), self._tree) for marker in markers_in(query)]
         functions = tuple(sorted({self._marked.function(marker) for marker in left}))
-        return QueryPlan(stages, self._marked.sql(self._tree), functions, tuple(self._notes))
+        return QueryPlan(stages, self._marked.sql(self._tree), functions, tuple(self._notes), whole)
 
     def _prepare(self, computed: Computed) -> None:
         """Read computed columns instead of calling, and take calls out of the conditions of joins."""
@@ -299,7 +301,8 @@ def _ready(found: Sequence[Occurrence]) -> list[Occurrence]:
             str(marker.this) in names for marker in before
         ):
             ready.append(occurrence)
-    return ready
+    # The others may give what UNNEST makes rows of, and all UNNESTs of a block make them at once.
+    return [occurrence for occurrence in ready if not occurrence.expands] or ready
 
 
 def _has_calls(select: exp.Select) -> bool:

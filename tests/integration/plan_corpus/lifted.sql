@@ -194,3 +194,17 @@ SELECT f(id), date_trunc('month', d), json_extract('{"x": 1}', '$.x'), current_d
 SELECT a, f(last_value(sum(b) IGNORE NULLS) OVER (ORDER BY a)), last_value(f(sum(b)) IGNORE NULLS) OVER (ORDER BY a) FROM t GROUP BY a;
 WITH q AS (SELECT CASE WHEN x.a <> 0 AND x.c IS NOT NULL THEN picky(x.a) END FROM u AS x) SELECT * FROM q;
 SELECT f(a) FROM t WHERE NOT b IS NULL AND NOT (s IS NULL) AND (NOT p(b)) IS NOT NULL;
+SELECT unnest(l), f(unnest(l)) FROM t;
+SELECT unnest([1, 2, 3]), f(unnest(l)) FROM t WHERE id < 4;
+SELECT unnest(l) AS e, f(e) AS v, h(e, v) FROM t ORDER BY v, e;
+SELECT generate_subscripts(l, 1) AS e, f(unnest(l)), g(id) FROM t;
+SELECT f(unnest(l)) FROM t ORDER BY unnest(l);
+SELECT DISTINCT f(unnest(l)), unnest(l) FROM t ORDER BY ALL;
+SELECT unnest(li(id)), f(unnest(li(g(a)))), g(b) FROM t;
+SELECT a, unnest(list(b ORDER BY b)) AS e, f(unnest(list(id ORDER BY id))), nul(count(*)) FROM t GROUP BY a ORDER BY ALL;
+SELECT (SELECT count(*) FROM u), nul(count(*)) FROM t;
+SELECT a, (SELECT max(a) FROM u), (SELECT max(t.b)), nul(count(*)) FROM t GROUP BY a ORDER BY a;
+SELECT a, (SELECT a FROM u ORDER BY c DESC LIMIT 1), nul(count(*)) FROM t GROUP BY a ORDER BY a;
+SELECT id, (SELECT count(*) OVER () FROM u LIMIT 1), f(row_number() OVER (ORDER BY id)) FROM t ORDER BY id;
+SELECT nd(id) AS k, id, count(*), grouping(nd(t.id)) FROM t GROUP BY CUBE (nd(id), id) HAVING nd(id) > 8 ORDER BY ALL;
+SELECT nd(id) AS k, count(*) FROM t GROUP BY GROUPING SETS ((nd(id)), (nd(id)), ()) ORDER BY ALL;

@@ -1,0 +1,1 @@
+SELECT unnest(li(a)), f(unnest(l)) FROM t

@@ -1,0 +1,1 @@
+SELECT nd(a), id FROM t ORDER BY nd(a)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import inspect
 import json
 import os
 import subprocess
@@ -170,9 +171,19 @@ def _functions_of(file: Path, name: str | None, options: Mapping[str, Any]) -> l
         return found
     chosen = next((value for value in found if value.name == name), getattr(module, name, None))
     if not callable(chosen):
-        there_are = ", ".join(value.name for value in found) or "none"
+        there_are = ", ".join([*(value.name for value in found), *_plain_names(module)]) or "none"
         raise InvalidFunction(f"{file} defines no Function {name!r}. Those it defines: {there_are}.")
     return [as_function(chosen, **options)]
+
+
+def _plain_names(module: Any) -> list[str]:
+    """What a file defines that could be registered by its name, though it is not decorated."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if inspect.isroutine(value) or inspect.isclass(value)
+        if value.__module__ == module.__name__ and not name.startswith("_")
+    ]
 
 
 def _is_defined_in(module: Any, value: object) -> bool:

@@ -114,6 +114,7 @@ def test_an_import_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     [
         ("x = 1", "a.py", None, "decorate one with @function"),
         (FUNCTIONS, "a.py", "louder_still", "Those it defines: louder, sizes"),
+        ("import os\ndef words(x: str) -> int: ...\ndef _of(x): ...", "a.py", "word", "Those it defines: words\\."),
         (FUNCTIONS, "my-functions.py", None, "rename it"),
         (FUNCTIONS, "json.py", None, "name of another module"),
         (FUNCTIONS, "a.txt", None, "no Python file"),

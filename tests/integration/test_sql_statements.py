@@ -264,7 +264,8 @@ def test_what_is_wrong_with_a_function_is_said(db: lg.Database, text: str, error
 def test_a_column_is_declared_refreshed_and_told_of(db: lg.Database):
     db.sql("ALTER TABLE docs ADD COLUMN n BIGINT AS (size(text))")
     assert rows(db, "SHOW COLUMNS STATUS FOR docs") == [("n", "size", 1, 0, 0, 0, 3)]
-    assert [told["extra"] for told in records(db, 'DESCRIBE "docs"')] == [None, None, "computed by size version 1"]
+    for text in ('DESCRIBE "docs"', "DESC main.docs", "DESCRIBE TABLE docs", "SHOW docs"):
+        assert [told["extra"] for told in records(db, text)] == [None, None, "computed by size version 1"]
     (done,) = records(
         db, "REFRESH COLUMN n ON TABLE docs WHERE id > 1 WITH (batch_size = 2, call_timeout_seconds = '30s')"
     )
@@ -340,6 +341,8 @@ def test_jobs_are_shown_described_and_asked(db: lg.Database):
     assert left["state"] == "queued"
     job = left["job_id"]
     assert records(db, "SHOW JOBS FOR TABLE docs")[0]["id"] == job
+    with pytest.raises(TableNotFound, match="The tables are docs"):
+        db.sql("SHOW JOBS FOR TABLE dogs")
     assert job in [each["id"] for each in records(db, "SHOW JOBS")]
     (told,) = records(db, f"DESCRIBE JOB '{job}'")
     assert (told["kind"], told["table"], told["columns"]) == ("refresh_column", "docs", ["n"])

@@ -15,6 +15,7 @@ from lancegpu_sql.database.jobs import show as show_job
 from lancegpu_sql.database.row_errors import errors_of_table, errors_of_view
 from lancegpu_sql.database.statements.columns import LEFT_TO_AGENTS
 from lancegpu_sql.database.statements.context import Context, as_json, column_of
+from lancegpu_sql.errors import TableNotFound
 from lancegpu_sql.jobs.errors import RowError
 from lancegpu_sql.jobs.housekeeping import settle_dead
 from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
@@ -92,9 +93,11 @@ def show(context: Context, statement: model.ShowJobs) -> QueryResult:
     """List the jobs, newest first; queries that finished only if all are asked for."""
     catalog = context.services.catalog
     settle_dead(catalog)
-    # The table may be gone, and its jobs are still known.
-    table = None if statement.table is None else context.table_name(statement.table) or statement.table[-1]
+    known = None if statement.table is None else context.table_name(statement.table)
+    table = known or (statement.table[-1] if statement.table is not None else None)
     found = catalog.jobs(table=table, without_finished=() if statement.every else ENDS_WITH_PROCESS)
+    if table is not None and known is None and not found:  # of a table that is gone the jobs are still known
+        raise TableNotFound(context.session.no_table(table).message, table=table)
     return context.rows(_JOBS, [_row(each) for each in found])
 
 

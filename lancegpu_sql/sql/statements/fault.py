@@ -5,6 +5,9 @@ from __future__ import annotations
 from lancegpu_sql.errors import ParseError
 from lancegpu_sql.sql.places import place_of
 
+# Those that would be taken for the sentence's own.
+_SIGNS = frozenset("(),.=")
+
 
 def fault(text: str, at: int, told: str, *, expected: str | tuple[str, ...] = ()) -> ParseError:
     """Return the error for a place in a text.
@@ -20,7 +23,7 @@ def fault(text: str, at: int, told: str, *, expected: str | tuple[str, ...] = ()
     place = place_of(text, at)
     says = f"{told}, at line {place.line}, column {place.column}"
     if wanted:
-        says += f"; expected {listed(wanted)}"
+        says += f"; expected {listed(tuple(repr(one) if one in _SIGNS else one for one in wanted))}"
     return ParseError(f"{says}.\n{place.shown}", line=place.line, column=place.column, position=at, expected=wanted)
 
 

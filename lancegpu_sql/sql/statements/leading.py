@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from lancegpu_sql.errors import ParseError
 from lancegpu_sql.sql.statements import functions, jobs, maintenance, tables, views, writes
-from lancegpu_sql.sql.statements.model import Describe, Engine, Explain, Query, Statement, Transaction
+from lancegpu_sql.sql.statements.model import Describe, Engine, Explain, Name, Query, Statement, Transaction
 from lancegpu_sql.sql.statements.reader import Reader
-from lancegpu_sql.sql.statements.scanner import Kind
+from lancegpu_sql.sql.statements.scanner import Kind, Word
 
 _QUERIES = frozenset(
     {"SELECT", "FROM", "VALUES", "TABLE", "PIVOT", "PIVOT_WIDER", "UNPIVOT", "PIVOT_LONGER", "SUMMARIZE"}
@@ -44,6 +44,10 @@ _OURS = (
 _LEADING = (*_OURS, *_QUERIES, *_WRITES, *_ENGINE, *_TRANSACTION)
 # What DuckDB shows beside tables.
 _SHOWN_BY_DUCKDB = frozenset({"ALL", "DATABASES", "SCHEMAS", "TABLES", "VARIABLES", "COLUMNS"})
+_DROPPED_BY_DUCKDB = frozenset(
+    {"VIEW", "MACRO", "SCHEMA", "SEQUENCE", "TYPE", "INDEX", "SECRET", "PERSISTENT", "TEMPORARY", "TEMP", "TRIGGER"}
+    | {"COLLATION", "EXTENSION"}
+)  # fmt: skip
 _FORMATS = ("TEXT", "JSON", "HTML", "GRAPHVIZ", "YAML", "MERMAID")
 
 
@@ -159,9 +163,8 @@ def _drop(reader: Reader) -> Statement:
     if reader.accept("MATERIALIZED"):
         reader.keywords("VIEW")
         return views.drop_view(reader)
-    near = difflib.get_close_matches(reader.peek().folded, ("TABLE", "FUNCTION"), n=1, cutoff=0.75)
-    if near or reader.peek().kind is not Kind.NAME:
-        reader.refuse(expected=("TABLE", "FUNCTION", "VIEW", "MACRO"))
+    if reader.peek().folded not in _DROPPED_BY_DUCKDB:
+        reader.refuse(expected=("TABLE", "FUNCTION", "VIEW", "MATERIALIZED VIEW", "MACRO"))
     return _engine(reader)
 
 
@@ -216,9 +219,9 @@ def _describe(reader: Reader) -> Statement:
         return _query(reader)
     text, place = reader.text, reader.start
     words = reader.rest_words()
-    named = words[0].is_name and all(word.kind is Kind.END for word in words[1:])
-    table = (words[0].value,) if named else None
-    return Describe(text=text, place=place, query=reader.whole[words[0].start : words[-1].end], table=table)
+    query = reader.whole[words[0].start : words[-1].end]
+    named = words[1:] if words[0].folded == "TABLE" and words[1].is_name else words
+    return Describe(text=text, place=place, query=query, table=_name_alone(named))
 
 
 def _show(reader: Reader) -> Statement:
@@ -229,18 +232,24 @@ def _show(reader: Reader) -> Statement:
     ours = jobs.show(reader)
     if ours is not None:
         return ours
-    if reader.ended or reader.peek().folded in _SHOWN_BY_DUCKDB or _is_one_name(reader):
+    if reader.ended or reader.peek().folded in _SHOWN_BY_DUCKDB:
         return _query(reader)
+    text, place, words = reader.text, reader.start, reader.rest_words()
+    table = _name_alone(words)
+    if table is not None:  # to DuckDB this is DESCRIBE
+        return Describe(text=text, place=place, query=reader.whole[words[0].start : words[-1].end], table=table)
+    reader.go_to(1)
     near = difflib.get_close_matches(reader.peek().folded, [one.split()[0] for one in jobs.SHOWN], n=1, cutoff=0.6)
     guess = f" (did you mean SHOW {near[0]}?)" if near else ""
     return reader.refuse(f"There is no such thing to show{guess}", expected=jobs.SHOWN)
 
 
-def _is_one_name(reader: Reader) -> bool:
-    at = 0
-    while reader.peek(at).is_name and reader.sees_sign(".", at + 1):
-        at += 2
-    return reader.peek(at).is_name and reader.peek(at + 1).kind is Kind.END
+def _name_alone(words: Sequence[Word]) -> Name | None:
+    """The table of which nothing is said but its name."""
+    names, signs = words[:-1:2], words[1:-1:2]
+    alone = len(names) == len(signs) + 1 and all(word.is_name for word in names)
+    dotted = all(word.kind is Kind.SIGN and word.value == "." for word in signs)
+    return tuple(word.value for word in names) if alone and dotted else None
 
 
 def _explain(reader: Reader) -> Statement:

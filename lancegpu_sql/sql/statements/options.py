@@ -45,9 +45,7 @@ def known(whole: str, given: Options, names: Iterable[str]) -> dict[str, Value]:
         if one.name not in valid:
             near = difflib.get_close_matches(one.name, valid, n=1)
             guess = f" (did you mean {near[0]}?)" if near else ""
-            raise fault(
-                whole, one.position, f"There is no option {one.name!r} here{guess}: the options are {', '.join(valid)}"
-            )
+            raise fault(whole, one.position, f"There is no option {one.name!r} here{guess}", expected=valid)
     return {one.name: one.value for one in given}
 
 

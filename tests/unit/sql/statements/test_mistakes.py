@@ -43,6 +43,8 @@ def test_a_long_line_is_cut_around_the_mistake():
         ("CANCEL JOBS 'x'", "did you mean JOB?"),
         ("ALTER TABLE t RENAM COLUMN a TO b", "did you mean RENAME?"),
         ("DROP TABEL t", "did you mean TABLE?"),
+        ("DROP COLUMN n", "expected TABLE, FUNCTION, VIEW, MATERIALIZED VIEW or MACRO"),
+        ("CREATE TABLE t (a INT UNIQUE)", "expected NOT NULL, ',' or ')'."),
         ("REFRESH COLUMN c ON t WIT (wait = true)", "did you mean WITH?"),
         ("MERGE INTO t USING s ON a WHEN MACHED THEN DELETE", "did you mean MATCHED?"),
     ],
@@ -114,6 +116,7 @@ def test_an_unknown_option_is_refused_with_those_there_are():
     text = "RESUME JOB 'x' WITH (wiat = true)"
     problem = refused(text)
     assert (problem.column, "did you mean wait?" in problem.message) == (22, True)
+    assert problem.expected == ("wait",)
     assert known(text, (), ("wait",)) == {}
 
 

@@ -6,6 +6,8 @@ DROP TABLE docs;
 DROP TABLE IF EXISTS memory.main.docs;
 SHOW TABLES;
 DESCRIBE docs;
+DESCRIBE TABLE main.docs;
+SHOW docs;
 DESCRIBE SELECT 1 AS a;
 ALTER TABLE docs ADD COLUMN vec AS (embed(text));
 ALTER TABLE docs ADD COLUMN IF NOT EXISTS vec FLOAT[384] AS (embed(text := body, model => 'small', k := -2));

@@ -202,7 +202,7 @@ class RowFailed(FunctionFailed):
     """The Function raised on a row.
 
     `row_id` (or `row_ids`, where the Function takes whole batches), `arguments`, `error_type` and `user_traceback`
-    say on which and how. The row itself is `table.to_arrow(where="_rowid = …")`; `refresh_column(…, where="_rowid = …")`
+    say on which and how. The row itself is `FROM t WHERE _rowid = …`; `refresh_column(…, where="_rowid = …")`
     computes it alone.
     """
 

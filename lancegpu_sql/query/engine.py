@@ -14,6 +14,7 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from lancegpu_sql.errors import Cancelled, InvalidQuery, LanceGpuError, StorageError
+from lancegpu_sql.sql.row_ids import reads_row_ids
 from lancegpu_sql.tables import object_errors
 
 # SQL must not reach Python variables, nor fetch code over the network on its own. Reading and writing files stays
@@ -83,6 +84,8 @@ def error_for(error: Exception) -> LanceGpuError:
     # From a reader of Arrow's it comes as an OSError with DuckDB's words.
     if isinstance(error, duckdb.InterruptException) or message.startswith("INTERRUPT Error: "):
         return Cancelled("The query was cancelled")
+    if reads_row_ids(message):  # the line that it shows is not as anybody wrote it
+        message = message.partition("\n\nLINE ")[0]
     store = object_errors.trouble(message)
     if store is not None:
         table = _READ_TABLE.search(message)

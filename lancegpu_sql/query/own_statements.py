@@ -69,7 +69,7 @@ class OwnStatements:
             It does not bind, or writes to one of the tables.
         """
         check_statement(kind, text)
-        text, _ = with_version_names(text)
+        text = self._tables.with_row_ids(with_version_names(text)[0], self._state.made())
         write = write_in(text)
         if write is not None:
             made = self._state.made()

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset
 
+from lancegpu_sql.query.looked_up import ids_meant
 from lancegpu_sql.query.readable import readable_field, to_readable
-from lancegpu_sql.tables.naming import is_blob
+from lancegpu_sql.tables.naming import ROW_ID, is_blob
 from lancegpu_sql.tables.reading import Reading
 from lancegpu_sql.tables.snapshot import Snapshot
 
@@ -72,11 +73,27 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
             if rows is not None:
                 return Scan(rows)
         needed = names + [name for name in self._mentioned(filter) if name not in names]
+        looked_up = self._looked_up(filter)
+        if looked_up is not None:
+            rows = self._reader(needed, looked_up)
+            return Scan(pa.dataset.Scanner.from_batches(rows, columns=names, filter=filter).to_reader())
         # Lance takes a NaN with its sign bit set for the least of numbers, so that it finds rows too many, and Arrow has
         # the last word; under a negation they would be too few.
         superset = _binds(filter, self._plain_or_float) and "invert" not in str(filter)
         rows = (self._filtered_by_lance(needed, filter) if superset else None) or self._reader(needed)
         return Scan(pa.dataset.Scanner.from_batches(rows, columns=names, filter=filter).to_reader())
+
+    def _looked_up(self, condition: Any) -> str | None:
+        """What Lance finds few rows by without reading others, in its SQL; None where a condition is about more than row ids."""
+        if ROW_ID not in self.row_columns:
+            return None
+        alone = _binds(condition, pa.schema([self._schema.field(ROW_ID)]))
+        ids = ids_meant(
+            condition, self._schema.names, self._dataset.scanner(columns=[ROW_ID]).to_reader if alone else None
+        )
+        if ids is None:
+            return None
+        return f"{ROW_ID} IN ({', '.join(map(str, ids))})" if ids else "false"
 
     def _filtered_by_lance(self, names: Sequence[str], condition: Any) -> pa.RecordBatchReader | None:
         """The rows that satisfy a condition in Lance's meaning of it; None where Lance refuses it.

@@ -26,7 +26,7 @@ from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables, Tables
-from lancegpu_sql.sql.explained import explained_in, query_explained, with_all_version_names
+from lancegpu_sql.sql.explained import explained_in, query_explained, with_explained
 from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.missing_function import with_registered
 from lancegpu_sql.sql.names import fold, quote
@@ -73,6 +73,8 @@ class QuerySession:
         Whether all rows of each query are wanted, so that calls are large from the beginning.
     plans
         Plans made before, for a session in which nothing is made or set; None where none are kept.
+    row_ids
+        Whether queries may read the ids of the tables' rows.
     """
 
     def __init__(
@@ -83,10 +85,11 @@ class QuerySession:
         *,
         reads_all: bool = False,
         plans: Plans | None = None,
+        row_ids: bool = True,
     ) -> None:
         self._reads_all = reads_all
         self._plans = plans
-        self._tables = Tables(snapshots, names)
+        self._tables = Tables(snapshots, names, row_ids=row_ids)
         self._functions = functions
         self._state = SessionState()
         self._plain = PlainQueries(self._state)
@@ -128,7 +131,7 @@ class QuerySession:
             with duckdb_errors():
                 found = self._state.engine.extract_statements(text)
         except InvalidQuery:
-            plain = with_all_version_names(text)
+            plain = with_explained(text, lambda query: with_version_names(query)[0])
             if plain == text:
                 raise
             try:
@@ -201,7 +204,7 @@ class QuerySession:
         given: Mapping[str, TableRelation] | None,
         known: Mapping[str, FunctionVersion],
     ) -> QueryResult:
-        text, versions = with_version_names(text)
+        text, versions = self._with_own_names(text)
         tables = QueryTables(self._tables, self._state.made, versions, given)
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
@@ -297,7 +300,7 @@ class QuerySession:
         assert self._functions is not None
         if form.lower() not in _FORMATS:
             raise InvalidQuery(f"A query that calls Functions is explained as text or json, not as {form}.")
-        text, versions = with_version_names(text)
+        text, versions = self._with_own_names(text)
         tables = QueryTables(self._tables, self._state.made, versions)
         query = FunctionQuery(text, parameters, tables, self._state, self._known(), self._functions)
         told = query.explained(analyze=analyze, as_json=form.lower() == "json")
@@ -328,8 +331,13 @@ class QuerySession:
             inner = query_explained(explained)
             return self.explain(inner, parameters, analyze=explained.analyze, form=explained.format)
         if explained is not None:
-            text = with_all_version_names(text)
+            text = with_explained(text, lambda query: self._with_own_names(query)[0])
         return self.query(text, parameters) if kind in _READS else self._own.run(kind, text, parameters, self.describe)
+
+    def _with_own_names(self, text: str) -> tuple[str, dict[str, tuple[str, int]]]:
+        """A text in which tables at a version, and those whose row ids it reads, have names of their own; and the former."""
+        text, versions = with_version_names(text)
+        return self._tables.with_row_ids(text, self._state.made()), versions
 
     def _known(self) -> Mapping[str, FunctionVersion]:
         return {} if self._functions is None else self._functions.known()

@@ -17,6 +17,7 @@ from lancegpu_sql.query.proved import proved
 from lancegpu_sql.query.readable import check_distinct
 from lancegpu_sql.query.relation import TableRelation
 from lancegpu_sql.sql.names import choose, fold
+from lancegpu_sql.sql.row_ids import ROW_ID, name_without_row_ids, reads_row_ids, with_row_ids
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.sql.statement import replace_tables
 from lancegpu_sql.sql.versions import version_named
@@ -41,11 +42,16 @@ class Tables:
         The latest version of the table of exactly this name; None where there is none.
     names
         The names of all tables.
+    row_ids
+        Whether queries may read the ids of their rows.
     """
 
-    def __init__(self, snapshots: Callable[[str], Snapshot | None], names: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, snapshots: Callable[[str], Snapshot | None], names: Callable[[], list[str]], *, row_ids: bool = True
+    ) -> None:
         self._snapshots = snapshots
         self.names = names
+        self._row_ids = row_ids
 
     def latest(self, written: str, made: Sequence[str]) -> Snapshot | None:
         """The table that a written name means, unless the session made something of that name."""
@@ -61,6 +67,16 @@ class Tables:
         """The name of the table that a written name means."""
         snapshot = self.latest(written, made)
         return None if snapshot is None else snapshot.name
+
+    def with_row_ids(self, text: str, made: Sequence[str]) -> str:
+        """A text, its versions named, in which tables whose row ids it reads have names of their own."""
+
+        def has_row_ids(name: str) -> bool:
+            version = version_named(name)
+            snapshot = self.latest(version[0], ()) if version else self.latest(name, made)
+            return snapshot is not None and not any(fold(column) == ROW_ID for column in snapshot.schema.names)
+
+        return with_row_ids(text, has_row_ids) if self._row_ids else text
 
     def no_table(self, name: str) -> InvalidQuery:
         """The error that says that there is no such table."""
@@ -92,7 +108,7 @@ class QueryTables:
         self._tables = tables
         self._made = made
         self._versions = versions or {}
-        self._opened: dict[tuple[str, int | None], TableRelation] = {}
+        self._opened: dict[tuple[str, int | None, bool], TableRelation] = {}
         self._found: dict[str, TableRelation] = dict(given or {})
         self._pinned = {table.name: table.snapshot for table in self._found.values()}
         self._prepared: dict[str, str] = {}
@@ -115,7 +131,7 @@ class QueryTables:
                     raise self._placed(exc, cursor, text, prepared, parameters) from None
                 changed = self._add(prepared, missing, self._made())
                 if changed is None:
-                    raise self._tables.no_table(missing) from exc
+                    raise self._tables.no_table(name_without_row_ids(missing)) from exc
                 prepared = changed
                 self.register(cursor)
             except duckdb.BinderException as exc:
@@ -154,7 +170,8 @@ class QueryTables:
         self, error: duckdb.Error, cursor: duckdb.DuckDBPyConnection, text: str, prepared: str, parameters: Any
     ) -> duckdb.Error:
         """The error with its place, unless the text is another than the user's."""
-        return error if self._versions or prepared != text else placed(error, cursor, text, parameters)
+        own = self._versions or prepared != text or reads_row_ids(text)
+        return error if own else placed(error, cursor, text, parameters)
 
     def _find(self, text: str, cursor: duckdb.DuckDBPyConnection) -> str:
         """Open the tables that the text names, and return it as it is to be run."""
@@ -172,14 +189,13 @@ class QueryTables:
 
     def _add(self, text: str, written: str, made: Sequence[str], *, only_listed: bool = False) -> str | None:
         """Know the table that a written name means; the text as it is to be run then, None where there is none."""
-        snapshot = self._snapshot(written, made)
+        plain = name_without_row_ids(written)
+        snapshot = self._snapshot(plain, made)
         if snapshot is None:
             return None
         if not only_listed:
             check_distinct(snapshot.name, snapshot.schema)
-        key = (snapshot.name, snapshot.version if self._version(written) else None)
-        table = self._opened.get(key) or (TableRelation(snapshot) if key[1] else at_latest(snapshot, TableRelation))
-        self._opened[key] = table
+        table = self._relation(snapshot, snapshot.version if self._version(plain) else None, row_ids=plain != written)
         alike = next((other for other in self._found if fold(other) == fold(written)), None)
         if alike is None:
             self._found[written] = table
@@ -189,6 +205,20 @@ class QueryTables:
             text = replace_tables(text, {written: other})
             self._found[other] = table
         return text
+
+    def _relation(self, snapshot: Snapshot, version: int | None, *, row_ids: bool) -> TableRelation:
+        """A table that is opened once, with its row ids and without them at the same version."""
+
+        def opened(one: Snapshot) -> TableRelation:
+            return TableRelation(one, [ROW_ID] if row_ids else ())
+
+        table = self._opened.get((snapshot.name, version, row_ids))
+        if table is None:
+            other = self._opened.get((snapshot.name, version, not row_ids))
+            known = snapshot if other is None else other.snapshot
+            table = opened(known) if version or other else at_latest(known, opened)
+            self._opened[snapshot.name, version, row_ids] = table
+        return table
 
     def _version(self, written: str) -> tuple[str, int] | None:
         """The table and version that a name stands for, in the text or in a view that it reads."""

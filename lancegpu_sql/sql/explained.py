@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.sql.inner_query import inner_query, inserted_query
 from lancegpu_sql.sql.statements import split
 from lancegpu_sql.sql.statements.model import Describe, Explain, Query
-from lancegpu_sql.sql.versions import with_version_names
 
 _EXPLAINS = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
@@ -36,10 +36,10 @@ def query_explained(explained: Explain) -> str:
     return statement.text[slice(*span)]
 
 
-def with_all_version_names(text: str) -> str:
-    """A text with a name for each table at a version, also where it has a query explained: to sqlglot that is one word."""
+def with_explained(text: str, changed: Callable[[str], str]) -> str:
+    """A text as changed by what changes queries, or the query in it that it has explained: to sqlglot that is one word."""
     explained = explained_in(text)
     if explained is None:
-        return with_version_names(text)[0]
+        return changed(text)
     inner = explained.statement.text
-    return text.replace(inner, with_version_names(inner)[0])
+    return text.replace(inner, changed(inner))

@@ -39,7 +39,7 @@ class PinnedTables:
 
     def session(self, functions: FunctionSource) -> QuerySession:
         """Return a session of its own: what a user made in another one does not exist there."""
-        return QuerySession(self.find, self._tables.names, functions, reads_all=True, plans=self._plans)
+        return QuerySession(self.find, self._tables.names, functions, reads_all=True, plans=self._plans, row_ids=False)
 
     def find(self, name: str) -> Snapshot | None:
         """Return the table of exactly this name; None where there is none."""

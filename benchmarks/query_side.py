@@ -1,6 +1,6 @@
 """One side of `query_speed.py`, in a process of its own.
 
-`cold` does the work once: the parent times the whole process. `warm` does it twice, then times further ones, which compute
+`cold` does the work once: the parent times the whole process. `warm` does it thrice, then times further ones, which compute
 all values anew.
 Both print what they measured as JSON.
 """
@@ -112,7 +112,10 @@ def measured(run: Callable[[str], Any], case: str, *, cold: bool) -> dict[str, f
     run(query(case))
     found = {"first_row": time.perf_counter() - STARTED}
     if not cold:
-        run(query(case))  # a worker beyond the first is started while there is work, and may come when this one is done
+        # A worker beyond the first is started once queries have gone on for a while, and stands ready for the next one.
+        for _ in range(2):
+            run(query(case))
+            time.sleep(0.5)
         seconds = []
         for _ in range(2 if case in FUNCTIONS else 15):
             started = time.perf_counter()

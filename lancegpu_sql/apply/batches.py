@@ -85,12 +85,15 @@ class Computed:
     closes_part
         Whether a part ends here: what is written down now need not be computed again. The input's last part may be
         closed by one without rows.
+    seconds
+        How long the Function took.
     """
 
     tag: pa.RecordBatch
     values: pa.Array
     closes_part: bool
     failed: tuple[RowFailure, ...] = ()
+    seconds: float = 0.0
 
 
 class Cutter:

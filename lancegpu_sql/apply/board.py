@@ -272,6 +272,11 @@ class Board:
         with self._changed:
             return self._dealer.seconds_for(rows)
 
+    def queued_seconds(self) -> float:
+        """Return how long the present workers need for the rows that were read and have no call yet."""
+        with self._changed:
+            return self._dealer.seconds_for(self._intake.rows) or 0.0
+
     @property
     def measured(self) -> bool:
         """Whether the probe is over: a first part is computed and there is more to do."""
@@ -299,4 +304,5 @@ class Board:
         self._dealer.note_end(call)
         if call.failed_on:
             self._setbacks.computed(call, hand)
+        call.seconds = seconds
         self._queue.keep(call, values)

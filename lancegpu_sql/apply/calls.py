@@ -199,6 +199,8 @@ class Calls:
 
     def _hand_out(self, computed: Computed) -> None:
         failed = {failure.index: failure for failure in computed.failed}
+        if self._memo is not None:
+            self._memo.took(len(computed.values), computed.seconds)
         at = 0
         with self._changed:
             while at < len(computed.values):

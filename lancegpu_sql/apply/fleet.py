@@ -12,6 +12,8 @@ from lancegpu_sql.apply.options import ApplyOptions
 from lancegpu_sql.apply.sizing import another_worker_pays
 from lancegpu_sql.apply.slot import STOP_SECONDS, Slot
 from lancegpu_sql.apply.watch import OneAtATime
+from lancegpu_sql.errors import Cancelled
+from lancegpu_sql.workers.ahead import Ahead
 from lancegpu_sql.workers.need import WorkerNeed
 from lancegpu_sql.workers.pool import WorkerPool
 
@@ -46,6 +48,7 @@ class Fleet:
         self._growing = threading.Lock()
         self._next_thought_at = 0.0
         self._slots = [self._slot(need, stays=True)]
+        self._spares: list[Ahead] = []
 
     def start(self) -> None:
         """Begin with one worker."""
@@ -87,27 +90,55 @@ class Fleet:
         if not self._growing.acquire(blocking=False):
             return
         try:
-            in_vain = any(slot.in_vain for slot in self._slots if not slot.alive)
+            in_vain = self._drop_ended()
             pause = _WARM_SECONDS if self._pool.warm_workers(self._need) else _GROW_SECONDS
             self._next_thought_at = now + (_PAUSE_SECONDS if in_vain else pause)
-            self._slots = [slot for slot in self._slots if slot.alive]
             need = None if in_vain else self._need_with_room()
-            if need is not None and self._pays(need):
+            if need is not None and self._pays(need) and not self._starts_spare(need):
                 slot = self._slot(need, stays=False)
                 self._slots.append(slot)
                 slot.start()
         finally:
             self._growing.release()
 
+    def _drop_ended(self) -> bool:
+        """Forget workers that serve no more, or not yet; return whether one was asked for in vain."""
+        in_vain = any(slot.in_vain for slot in self._slots if not slot.alive)
+        self._slots = [slot for slot in self._slots if slot.alive]
+        for spare in [spare for spare in self._spares if spare.is_over]:
+            self._spares.remove(spare)
+            if spare.error is not None:
+                in_vain = True
+                if not isinstance(spare.error, Cancelled):
+                    self._watch.event("worker_not_added", str(spare.error))
+        return in_vain
+
+    def _starts_spare(self, need: WorkerNeed) -> bool:
+        """Start a worker that stays where this work is over before it serves: only devices are given back for others.
+
+        False where it is to be leased instead.
+        """
+        if need.gpu_class is not None or self._pool.warm_workers(need):
+            return False
+        spare = self._pool.start_spare(need, self._on_spare)
+        if spare is not None:
+            self._spares.append(spare)
+        return spare is not None
+
+    def _on_spare(self) -> None:
+        with self._growing:
+            self._next_thought_at = 0.0
+        self._grow()
+
     def _need_with_room(self) -> WorkerNeed | None:
         """Return the need on the first class that has room, which alone is asked: others must not give way for a hint."""
         if self._board.stopped:
             return None
         limit = self._options.max_workers
-        if limit is not None and len(self._slots) >= limit:
+        if limit is not None and len(self._slots) + len(self._spares) >= limit:
             return None
         # One that is being started may not be counted yet.
-        starting = sum(slot.starting for slot in self._slots)
+        starting = sum(slot.starting for slot in self._slots) + len(self._spares)
         needs = (self._need.on(one) for one in (self._need.gpu_class, *self._need.backups))
         return next((need for need in needs if self._pool.free_workers(need) > starting), None)
 
@@ -117,6 +148,7 @@ class Fleet:
         rows_left = self._rows_left()
         return another_worker_pays(
             busy_share=busy_share,
+            queued_seconds=self._board.queued_seconds(),
             computing_seconds=computing_seconds,
             computed_before_seconds=0.0 if need.gpu_class else computed_before,
             starting_seconds=max(slot.starting_seconds for slot in self._slots),

@@ -9,11 +9,9 @@ from lancegpu_sql.apply.digest import Lanes
 
 Numbers = npt.NDArray[np.int64]
 
-ENTRY_BYTES = 64
-"""Of one entry, at most: room for two digests, and up to eight slots of four bytes."""
-
 _FIRST_SLOTS = 1 << 12
 _GROWTH = 4  # entries move to other slots each time that there is more room: seldom is cheaper than little
+_FREE_SHARE = 4  # of so many slots at most one is taken: to look into a second one costs more than all else
 _FREE = -1
 _AT_ONCE = 1 << 16
 
@@ -29,6 +27,11 @@ class KeyTable:
         self._first: _Halves = np.empty(0, dtype=np.uint64)
         self._second: _Halves = np.empty(0, dtype=np.uint64)
         self.entries = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self._slots.nbytes + self._first.nbytes + self._second.nbytes
 
     def number(self, keys: Lanes) -> tuple[Numbers, Numbers]:
         """Number each of `keys`, equal ones alike.
@@ -75,12 +78,13 @@ class KeyTable:
         # Whoever finds its own number is done: that is nearly all of new keys, which are compared with none.
         left = np.flatnonzero(found != own)
         while left.size:
-            there = found[left]
+            there = found.take(left)
             same = (self._first.take(there) == first.take(left)) & (self._second.take(there) == second.take(left))
-            left = left[~same]
-            places[left] = slots = (places[left] + 1) & (len(self._slots) - 1)
-            found[left] = now = self._take(slots, own[left])
-            left = left[now != own[left]]
+            left = left.compress(~same)
+            places[left] = slots = (places.take(left) + 1) & (len(self._slots) - 1)
+            mine = own.take(left)
+            found[left] = now = self._take(slots, mine)
+            left = left.compress(now != mine)
         return found, places
 
     def _take(self, slots: Numbers, own: _Held) -> _Held:
@@ -90,20 +94,23 @@ class KeyTable:
         free = np.flatnonzero(found == _FREE)[::-1]
         if not free.size:
             return found
-        self._slots[slots.take(free)] = own.take(free)
+        if free.size == slots.size:
+            self._slots[slots[::-1]] = own[::-1]
+        else:
+            self._slots[slots.take(free)] = own.take(free)
         return self._slots.take(slots)
 
     def _slots_of(self, first: _Halves) -> Numbers:
         return (first >> np.uint64(1) & np.uint64(len(self._slots) - 1)).view(np.int64)
 
     def _make_room(self, more: int) -> None:
-        """Keep half of the slots free, whatever comes."""
+        """Keep most of the slots free, whatever comes."""
         wanted = self.entries + more
         if wanted > len(self._first):
             room = max(wanted, 2 * len(self._first))
             self._first, self._second = (_grown(half, self.entries, room) for half in (self._first, self._second))
         slots = len(self._slots)
-        while slots < 2 * wanted:
+        while slots < _FREE_SHARE * wanted:
             slots *= _GROWTH
         if slots > len(self._slots):
             self._number_again(slots)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancegpu_sql.apply.digest import row_digests
-from lancegpu_sql.apply.key_table import ENTRY_BYTES, KeyTable, Numbers
+from lancegpu_sql.apply.key_table import KeyTable, Numbers
 
 _NO_KEY = bytes(16)
 """A memo is of one Function version: nothing else than the arguments tells its values apart."""
@@ -19,6 +19,12 @@ _NO_KEY = bytes(16)
 _ENOUGH_ROWS = 16_384
 _ENOUGH_BYTES = 1024 * 1024
 """Of one array: to copy larger ones again costs more than to look into several."""
+
+_LOOK_UP_SECONDS = 1.5e-7
+"""To look for one row, and to keep it, takes about as long."""
+
+_MAY_REPEAT = 0.1
+"""Of the rows to come, as large a share may well repeat, whatever was found so far."""
 
 
 class Values(Protocol):
@@ -95,7 +101,9 @@ class Memo:
     """The values of one Function version by the digests of their arguments.
 
     Two rows are the same where the 128-bit digests of their arguments are, by which stored values are proven too. When
-    it is full it begins anew: a value may then be computed again. Safe for use by several threads.
+    it is full it begins anew: a value may then be computed again. Where the Function is so quick that computing rows again
+    costs less than looking for them has saved, it rests then for as many rows as filled it. Safe for use by several
+    threads.
 
     Parameters
     ----------
@@ -107,6 +115,8 @@ class Memo:
         self._limit_bytes = limit_bytes
         self._lock = threading.Lock()
         self._generation = _Generation()
+        self._resting_rows = 0
+        self._row_seconds: float | None = None
         self.rows = 0
         self.computed_rows = 0
 
@@ -120,13 +130,15 @@ class Memo:
         compute
             Asks for values, and returns before they are there. Its calls come one after another.
         """
+        with self._lock:
+            if self._rests(arguments.num_rows):
+                return Found((compute(arguments),))
         keys = row_digests(arguments, _NO_KEY)
         with self._lock:
             generation = self._generation
-            if generation.full(self._limit_bytes):
-                generation = self._generation = _Generation()
             before = generation.keys.entries
             numbers, new = generation.keys.number(keys)
+            generation.rows += len(keys)
             self.rows += len(keys)
             self.computed_rows += len(new)
             if len(new):
@@ -140,6 +152,30 @@ class Memo:
                     return Found((own,))
             return generation.found(numbers)
 
+    def took(self, rows: int, seconds: float) -> None:
+        """Learn how long the Function takes."""
+        if rows:
+            self._row_seconds = seconds / rows
+
+    def _rests(self, rows: int) -> bool:
+        """Whether that many rows are computed without a look; what is full begins anew."""
+        generation = self._generation
+        if not self._resting_rows and generation.full(self._limit_bytes):
+            self._resting_rows = 0 if self._pays(generation) else generation.rows
+            self._generation = _Generation()
+        if not self._resting_rows:
+            return False
+        self._resting_rows = max(0, self._resting_rows - rows)
+        self.rows += rows
+        self.computed_rows += rows
+        return True
+
+    def _pays(self, generation: _Generation) -> bool:
+        if self._row_seconds is None:
+            return True
+        repeated = max(generation.rows - generation.keys.entries, _MAY_REPEAT * generation.rows)
+        return repeated * self._row_seconds >= generation.rows * _LOOK_UP_SECONDS
+
     def settle(self) -> None:
         """Forget what was asked for and will not come."""
         with self._lock:
@@ -150,11 +186,12 @@ class _Generation:
     """What a memo holds from one beginning to the next.
 
     Values stand in the order of their numbers: first those that are there, small arrays joined to larger ones so that
-    they stay few, then those that are still computed.
+    they stay few, then those that are still computed. `rows` were looked for.
     """
 
     def __init__(self) -> None:
         self.keys = KeyTable()
+        self.rows = 0
         self._settled: list[Values] = []
         self._pending: list[Values] = []
         self._rows: list[int] = []  # of all of them
@@ -163,7 +200,7 @@ class _Generation:
     def full(self, limit_bytes: int) -> bool:
         """Whether it takes more than its bound; values count from when they are there."""
         self._settle()
-        return self.keys.entries * ENTRY_BYTES + self._value_bytes > limit_bytes
+        return self.keys.entries > 0 and self.keys.nbytes + self._value_bytes > limit_bytes
 
     def add(self, values: Values, rows: int) -> None:
         """Keep what was asked for the last `rows` numbers."""

@@ -157,4 +157,5 @@ def _drained(board: Board, fleet: Fleet, grace_seconds: Callable[[], float]) -> 
 
 def _computed(call: Call) -> Computed:
     assert call.values is not None
-    return Computed(call.rows.tag, call.values, call.closes_part, () if call.failed is None else (call.failed,))
+    failed = () if call.failed is None else (call.failed,)
+    return Computed(call.rows.tag, call.values, call.closes_part, failed, call.seconds)

@@ -22,6 +22,9 @@ SLOW_CALL_SECONDS = 0.25
 BUSY_SHARE = 0.6
 """Workers that compute less than this share of the time wait for rows: another one would wait as well."""
 
+ENOUGH_QUEUED_SECONDS = 0.005
+"""Of work that waits: a worker that stands ready has its first call in less."""
+
 _BEFORE_SHARE = 0.75
 """Of what shows that work goes on, at most this much may have been computed before: a query now and then needs no more."""
 
@@ -142,6 +145,7 @@ def another_worker_pays(
     computing_seconds: float,
     starting_seconds: float,
     warm: bool,
+    queued_seconds: float = 0.0,
     computed_before_seconds: float = 0.0,
     left_seconds: float | None = None,
 ) -> bool:
@@ -150,7 +154,7 @@ def another_worker_pays(
     At most so much work is left as there are rows; how many of them need computing is not known. What has gone on for some
     time will, as likely as not, go on for as long again: so a worker is started once the others have computed for twice
     what starting one costs, and a warm one at once. Work that comes in pieces gets it sooner, for what was
-    computed before counts for most of that.
+    computed before counts for most of that, and more pieces than the present one are likely to come.
 
     Parameters
     ----------
@@ -162,17 +166,22 @@ def another_worker_pays(
         What starting one took, once there was room for it.
     warm
         Whether one stands ready with the Function loaded.
+    queued_seconds
+        How long the present workers need for what is read and given to none of them.
     computed_before_seconds
         What one of them computed in earlier work, where that counts: cores stand idle otherwise, devices are taken from
         others.
     left_seconds
         How long the present workers need at most for what is left; None where that is not known.
     """
+    if warm and queued_seconds >= ENOUGH_QUEUED_SECONDS:
+        return True
     if busy_share < BUSY_SHARE:
         return False
     if warm:
         return True
-    done_before_it_serves = left_seconds is not None and left_seconds <= starting_seconds
+    alone = computed_before_seconds == 0
+    done_before_it_serves = alone and left_seconds is not None and left_seconds <= starting_seconds
     enough_seconds = max(1.0, 2 * starting_seconds)
     goes_on = computing_seconds + min(computed_before_seconds, enough_seconds * _BEFORE_SHARE) >= enough_seconds
     return goes_on and not done_before_it_serves

@@ -25,7 +25,6 @@ from lancegpu_sql.query.memos import Memos
 from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
-from lancegpu_sql.query.stage_rows import FIRST_ROWS, INPUT_ROWS
 from lancegpu_sql.query.stages import Stages, parameters_for
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
@@ -34,6 +33,7 @@ from lancegpu_sql.sql.call_reader import without_values
 from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.names import fold
 from lancegpu_sql.sql.plan import plan_query
+from lancegpu_sql.sql.read_only import reads_only
 from lancegpu_sql.sql.stages import QueryPlan
 from lancegpu_sql.sql.tokens import tokens_of
 
@@ -135,10 +135,13 @@ class FunctionQuery:
         def plan() -> QueryPlan:
             return plan_query(text, signatures, describer.columns, computed, describer.read_tree)
 
-        return plan() if self._plans is None else self._plans.get(self._plan_key(computed), plan)
+        def reads_tables_only() -> bool:
+            return reads_only(describer.read_tree(self._text), self._tables.names())
+
+        return plan() if self._plans is None else self._plans.get(self._plan_key(computed), plan, reads_tables_only)
 
     def _plan_key(self, computed: object) -> tuple[str, ...]:
-        """All of which a plan is made: where plans are kept, a session has nothing of its own, and a query no parameters."""
+        """All of which a plan is made where plans are kept: a session has nothing of its own, a query no parameters."""
         signatures = signatures_of(self._known)
         called = {without_values(call.function) for call in calls_in(self._text, signatures)}
         functions = [signatures[name] for name in sorted(called)]
@@ -210,8 +213,10 @@ class FunctionQuery:
     def _opened(self) -> AbstractContextManager[FunctionReading]:
         def bind(reading: FunctionReading) -> Any:
             reading.runs_as_written = not self._plan.stages
-            first_rows = INPUT_ROWS if self._reads_all else FIRST_ROWS
-            return Stages(self._plan, self._parameters, self._known, reading, self._bind, first_rows).relation()
+            reads_all = self._reads_all or self._plan.reads_all
+            return Stages(
+                self._plan, self._parameters, self._known, reading, self._bind, reads_all=reads_all
+            ).relation()
 
         return self._reading(bind)
 

@@ -69,6 +69,7 @@ class OwnStatements:
             It does not bind, or writes to one of the tables.
         """
         check_statement(kind, text)
+        self._state.note_statement()
         text = self._tables.with_row_ids(with_version_names(text)[0], self._state.made())
         write = write_in(text)
         if write is not None:

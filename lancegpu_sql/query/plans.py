@@ -1,4 +1,4 @@
-"""Plans of queries that are run again and again, as those of materialized views are."""
+"""Plans of queries that are run again and again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ class Plans:
         self._plans: OrderedDict[Hashable, QueryPlan] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], QueryPlan]) -> QueryPlan:
-        """Return a plan; made, if it is not known."""
+    def get(self, key: Hashable, make: Callable[[], QueryPlan], may_keep: Callable[[], bool]) -> QueryPlan:
+        """Return a plan; made, if it is not known, and kept where it may be."""
         with self._lock:
             found = self._plans.get(key)
             if found is not None:
                 self._plans.move_to_end(key)
                 return found
         made = make()
+        if not may_keep():
+            return made
         with self._lock:
             self._plans[key] = made
             if len(self._plans) > _MOST:

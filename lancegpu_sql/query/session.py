@@ -72,7 +72,7 @@ class QuerySession:
     reads_all
         Whether all rows of each query are wanted, so that calls are large from the beginning.
     plans
-        Plans made before, for a session in which nothing is made or set; None where none are kept.
+        Plans made before, for as long as nothing is made or set in the session; None for its own.
     row_ids
         Whether queries may read the ids of the tables' rows.
     """
@@ -88,7 +88,7 @@ class QuerySession:
         row_ids: bool = True,
     ) -> None:
         self._reads_all = reads_all
-        self._plans = plans
+        self._plans = plans or Plans()
         self._tables = Tables(snapshots, names, row_ids=row_ids)
         self._functions = functions
         self._state = SessionState()
@@ -209,7 +209,7 @@ class QuerySession:
         if calls_in(text, signatures_of(known)) or kept_used(text, self._state.kept):
             assert self._functions is not None
             made = (self._state, known, self._functions)
-            plans = None if parameters or self._state.kept else self._plans
+            plans = None if parameters or not self._state.untouched else self._plans
             query = FunctionQuery(text, parameters, tables, *made, reads_all=self._reads_all, plans=plans)
             try:
                 at_once = _ABOUT_A_QUERY.match(text) or _MOVES_A_SEQUENCE.search(text)

@@ -17,13 +17,14 @@ from lancegpu_sql.sql.stages import Stage
 INPUT_ROWS = 2_048
 """Of one batch of a stage's input: as many as DuckDB has at a time, so that the first do not wait for more."""
 
-FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
+_FIRST_ROWS = 4  # DuckDB reads several batches ahead of whoever reads it
+_FIRST_ROWS_OF_ALL = 256  # these wait for nobody, but how large a value is shows in the first ones
 _SLOW_SECONDS = 0.25  # whoever waits for first rows, or needs no more, notices
 _QUICK_SECONDS = 0.02  # nobody does, and the way to the worker takes as long as the Function
 _QUICK_GROWTH = 4
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
-_MOST_BYTES_AT_ONCE = 4 * 1024 * 1024
+_MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
 """As much as one call carries: values that come in one piece need not be put together."""
 
 
@@ -58,7 +59,8 @@ class StageRows:
 
     So the first rows come soon even from a Function that takes a second for each, a reader that stops early has computed
     little more than it took, and later calls are large and many in flight. At most `pending_bytes` of input and of results,
-    as large as the last ones were, and one batch, are under way.
+    as large as the last ones were, and one batch, are under way. Where all rows are wanted, many are asked for at once,
+    as soon as it is known how large their values are.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class StageRows:
         schema: pa.Schema,
         *,
         pending_bytes: int,
-        first_rows: int = FIRST_ROWS,
+        reads_all: bool = False,
         read: Callable[[int, int], None] = lambda _rows, _bytes: None,
     ) -> None:
         self._carried = list(carried)
@@ -78,7 +80,8 @@ class StageRows:
         self._schema = schema
         self._pending_bytes = pending_bytes
         self._read = read
-        self._chunk_rows = first_rows
+        self._reads_all = reads_all
+        self._chunk_rows = _FIRST_ROWS_OF_ALL if reads_all else _FIRST_ROWS
         self._in_flight = 1
         self._since_grown = 0
         self._result_row_bytes = 0.0
@@ -106,7 +109,9 @@ class StageRows:
         """Ask for more from now on, after a batch that took so long to be computed and used."""
         self._since_grown += 1
         slow = seconds >= _SLOW_SECONDS
-        if seconds < _QUICK_SECONDS:
+        if self._reads_all and self._in_flight == 1:
+            self._in_flight, self._chunk_rows = _MOST_IN_FLIGHT, INPUT_ROWS
+        elif seconds < _QUICK_SECONDS:
             self._in_flight = min(self._in_flight + 1, _MOST_IN_FLIGHT)
             self._chunk_rows = min(_QUICK_GROWTH * self._chunk_rows, _MOST_ROWS_AT_ONCE)
         elif (slow or self._chunk_rows >= INPUT_ROWS) and self._in_flight < _MOST_IN_FLIGHT:

@@ -20,7 +20,7 @@ from lancegpu_sql.query.engine import types_for
 from lancegpu_sql.query.functions import OnError, Values
 from lancegpu_sql.query.in_place import InPlace
 from lancegpu_sql.query.reading import FunctionReading
-from lancegpu_sql.query.stage_rows import FIRST_ROWS, INPUT_ROWS, StageCall, StageRows, output_schema
+from lancegpu_sql.query.stage_rows import INPUT_ROWS, StageCall, StageRows, output_schema
 from lancegpu_sql.sql.names import quote
 from lancegpu_sql.sql.stages import PlannedCall, QueryPlan, Stage
 from lancegpu_sql.sql.statements.changes import parameters_in
@@ -55,8 +55,8 @@ class Stages:
         For which it is.
     bind
         Makes a relation of a text on a connection.
-    first_rows
-        How many rows a call is first made for.
+    reads_all
+        Whether all rows are wanted, so that calls are large from the beginning.
     """
 
     def __init__(
@@ -66,9 +66,10 @@ class Stages:
         known: Mapping[str, FunctionVersion],
         reading: FunctionReading,
         bind: BindText,
-        first_rows: int = FIRST_ROWS,
+        *,
+        reads_all: bool = False,
     ) -> None:
-        self._first_rows = first_rows
+        self._reads_all = reads_all
         self._plan = plan
         self._parameters = parameters
         self._known = known
@@ -140,8 +141,8 @@ class Stages:
         """The rows of a stage; whatever goes wrong ends the reading, before DuckDB makes words of it."""
         try:
             read = partial(self._reading.tally.read, stage.name)
-            first, most = self._first_rows, PENDING_BYTES
-            yield from StageRows(stage.carried, stream, calls, schema, pending_bytes=most, first_rows=first, read=read)
+            every, most = self._reads_all, PENDING_BYTES
+            yield from StageRows(stage.carried, stream, calls, schema, pending_bytes=most, reads_all=every, read=read)
             self._leave(stage.calls)
         except GeneratorExit:
             raise

@@ -62,6 +62,7 @@ class SessionState:
         self._settings: dict[str, str] = {}
         self._kept: dict[str, KeptText] = {}
         self._made_something = False
+        self._untouched = True
         self._lock = threading.Lock()
         self.readings: weakref.WeakSet[Endable] = weakref.WeakSet()
 
@@ -93,6 +94,15 @@ class SessionState:
         with self._lock:
             self._settings.pop(name, None)
             self._settings[name] = text
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the session is as it began, so that a text means the same as before."""
+        return self._untouched and not self._kept
+
+    def note_statement(self) -> None:
+        """Say that its user runs one of DuckDB's own statements, whatever that does."""
+        self._untouched = False
 
     def note_made(self) -> None:
         """Say that something was made in the engine."""

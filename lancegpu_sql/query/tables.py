@@ -154,6 +154,10 @@ class QueryTables:
                 self._found[relation] = proved_table
         return columns
 
+    def names(self) -> list[str]:
+        """The names that the text has for the tables that were found so far."""
+        return list(self._found)
+
     def schemas(self) -> list[tuple[str, str]]:
         """The columns of the tables that were found so far, by the names that the text has for these."""
         return sorted((name, str(table.schema)) for name, table in self._found.items())

@@ -117,6 +117,8 @@ class QueryPlan:
         The Functions that are called in place, as in `TextCall.function`: their names stand in the SQL of this plan.
     notes
         For people: which rule did what, and why a call stays in place.
+    reads_all
+        Whether all rows of the stages are known to be read, however few of the query's own are.
 
     Parameters written ``?`` stand as ``$1``, ``$2``... in a plan with stages; no SQL need hold all of them.
     """
@@ -125,6 +127,7 @@ class QueryPlan:
     final_sql: str
     in_place: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    reads_all: bool = False
 
     def as_text(self) -> str:
         """The plan for people and for tests."""

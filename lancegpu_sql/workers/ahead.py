@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 
 from lancegpu_sql.errors import Cancelled
 from lancegpu_sql.placement.interface import Listener, Placement
-from lancegpu_sql.placement.request import PlacementEvent
+from lancegpu_sql.placement.request import PlacementEvent, Waiting
 from lancegpu_sql.workers.worker import Worker
 
 _LOOK_SECONDS = 0.1
@@ -18,6 +18,13 @@ _LOOK_SECONDS = 0.1
 class Ahead:
     """The start of a worker, and what the placement said meanwhile, for whoever comes to need it.
 
+    Parameters
+    ----------
+    worker
+        That is started.
+    waits
+        Whether it may wait for room; one that may not is given up where there is none.
+
     Attributes
     ----------
     error
@@ -26,8 +33,10 @@ class Ahead:
         Whether it serves by now, or will not.
     """
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, *, waits: bool = True) -> None:
         self.worker = worker
+        self._waits = waits
+        self._given_up = False
         self.error: BaseException | None = None
         self.is_over = False
         self._told: SimpleQueue[PlacementEvent | None] = SimpleQueue()
@@ -35,9 +44,14 @@ class Ahead:
     def run(self, placement: Placement, interrupted: Callable[[], bool]) -> None:
         """Start it; returns when its Function is loaded, or cannot be."""
         try:
-            self.worker.start(placement, self._told.put, interrupted)
+            self.worker.start(placement, self._tell, lambda: self._given_up or interrupted())
         except BaseException as exc:
             self.error = exc
+
+    def _tell(self, event: PlacementEvent) -> None:
+        self._told.put(event)
+        if isinstance(event, Waiting) and not self._waits:
+            self._given_up = True
 
     def over(self) -> None:
         """Let go of whoever waits."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 
 from lancegpu_sql.errors import Cancelled
@@ -131,15 +132,42 @@ class WorkerPool:
         assert need.gpu_class is None
         check_not_forked()
         need = self._sized(need)
-        ahead = Ahead(Worker(need, self._wake_keeper, self._greeter))
-        thread = threading.Thread(target=self._run_ahead, args=(ahead,), name="worker-ahead", daemon=True)
         with self._changed:
             there = [*self._idle, *self._leased, *(other.worker for other in self._ahead)]
-            needless = self._idle_seconds <= 0 or any(worker.serves(need) for worker in there)
-            if not needless and not self._closing.is_set():
-                self._ahead.add(ahead)
-                self._starting.add(thread)
-                thread.start()
+            if not any(worker.serves(need) for worker in there):
+                self._start_unasked(Ahead(Worker(need, self._wake_keeper, self._greeter)))
+
+    def start_spare(self, need: WorkerNeed, on_over: Callable[[], None]) -> Ahead | None:
+        """Start one more worker, where there is room, for work that goes on; returns at once.
+
+        It stands idle once it serves, also where that work is over by then: as likely as not more comes.
+
+        Parameters
+        ----------
+        need
+            Of a Function that uses no GPU.
+        on_over
+            Called, from another thread, when it stands idle or has failed to start.
+
+        Returns
+        -------
+        Ahead or None
+            The start; None where no idle worker is kept.
+        """
+        assert need.gpu_class is None
+        ahead = Ahead(Worker(self._sized(need), self._wake_keeper, self._greeter), waits=False)
+        with self._changed:
+            return ahead if self._start_unasked(ahead, on_over) else None
+
+    def _start_unasked(self, ahead: Ahead, on_over: Callable[[], None] = lambda: None) -> bool:
+        """With the lock held: start a worker that nobody waits for; False where it would not be kept."""
+        if self._idle_seconds <= 0 or self._closing.is_set():
+            return False
+        thread = threading.Thread(target=self._run_ahead, args=(ahead, on_over), name="worker-ahead", daemon=True)
+        self._ahead.add(ahead)
+        self._starting.add(thread)
+        thread.start()
+        return True
 
     def outgrow(self, need: WorkerNeed, cause: LostCause | None, cpu_rung: str | None) -> str | None:
         """Let the next workers be larger where one was lost for memory.
@@ -226,7 +254,7 @@ class WorkerPool:
                 self._ahead.discard(ahead)
             return ahead or self._take_idle_of(need)
 
-    def _run_ahead(self, ahead: Ahead) -> None:
+    def _run_ahead(self, ahead: Ahead, on_over: Callable[[], None]) -> None:
         """Start a worker, for whoever waits for it, or else to stand idle."""
         ahead.run(self._placement, self._closing.is_set)
         with self._changed:
@@ -237,11 +265,15 @@ class WorkerPool:
                 ahead.error = Cancelled("the pool of workers was closed")
             elif ahead.error is None:
                 self._leased.add(ahead.worker)
-            ahead.over()
+            if not unasked:
+                ahead.over()
         if closing:
             ahead.worker.end(grace_seconds=0)
         elif unasked and ahead.error is None:
             self._take_back(ahead.worker, False)
+        if unasked:  # it is over when it stands idle
+            ahead.over()
+        on_over()
 
     def _lease_ahead(self, ahead: Ahead, need: WorkerNeed, listener: Listener, cancelled: threading.Event) -> Lease:
         try:

@@ -249,6 +249,23 @@ def test_cheap_conditions_come_first(session: QuerySession, functions: InProcess
     assert functions.rows["size"] == 1
 
 
+def test_a_query_that_is_run_again_sees_what_a_file_has_now(session: QuerySession, tmp_path: Path):
+    file = tmp_path / "rows.csv"
+    file.write_text("text\nab\n")
+    query = f"SELECT *, size(text) AS size FROM '{file}'"
+    assert session.sql(query).fetchall() == [("ab", 2)]
+    file.write_text("text,n\nabc,7\n")
+    assert session.sql(query).fetchall() == [("abc", 7, 3)]
+
+
+def test_a_query_that_is_run_again_sees_what_was_made_meanwhile(session: QuerySession):
+    query = "SELECT sum(size(text)), max(length(text)) FROM docs WHERE id < 3"
+    for _ in range(2):
+        assert session.sql(query).fetchall() == [(6, 3)]
+    session.sql("CREATE MACRO length(x) AS 7")
+    assert session.sql(query).fetchall() == [(6, 7)]
+
+
 def test_limit_stops_the_work(session: QuerySession, functions: InProcessFunctions):
     session.sql("SELECT size('x' || i) FROM range(1000000) r(i) LIMIT 10").fetchall()
     assert functions.rows["size"] < 100_000

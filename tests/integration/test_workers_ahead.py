@@ -95,6 +95,34 @@ def test_closing_the_pool_ends_one_that_is_being_started(pool: WorkerPool):
     assert not [thread for thread in set(threading.enumerate()) - before if thread.name == "worker-ahead"]
 
 
+def test_a_spare_worker_stands_idle_once_it_serves(pool: WorkerPool):
+    need, over = need_for(worker_functions.double), threading.Event()
+    lease = pool.lease(need, lambda _: None, NO_ONE)
+    spare = pool.start_spare(need, over.set)
+    assert spare is not None
+    assert over.wait(PATIENCE_SECONDS)
+    assert spare.is_over
+    assert pool.warm_workers(need) == 1
+    lease.release()
+    assert pool.warm_workers(need) == 2
+
+
+def test_a_spare_worker_that_cannot_be_loaded_says_so(pool: WorkerPool):
+    over = threading.Event()
+    spare = pool.start_spare(need_for(worker_functions.FailsToLoad), over.set)
+    assert spare is not None
+    assert over.wait(PATIENCE_SECONDS)
+    assert isinstance(spare.error, LoadFailed)
+
+
+def test_no_spare_worker_is_started_where_idle_ones_are_not_kept(tmp_path: Path):
+    placement = LocalPlacement(tmp_path / "run")
+    pool = WorkerPool(placement, worker_idle_seconds=0)
+    assert pool.start_spare(need_for(worker_functions.double), lambda: None) is None
+    pool.close()
+    placement.close()
+
+
 def size(text: str) -> int:
     return len(text)
 

@@ -25,7 +25,16 @@ from lancegpu_sql.sql.blocks.wanted import Names, Wanted
 from lancegpu_sql.sql.blocks.whole import reads_all
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
 from lancegpu_sql.sql.names import quote
-from lancegpu_sql.sql.rules import RULES, Computed, join_keys, join_sides, push_filters, stored_columns
+from lancegpu_sql.sql.rules import (
+    RULES,
+    Below,
+    Computed,
+    join_keys,
+    join_sides,
+    push_filters,
+    stored_below,
+    stored_columns,
+)
 from lancegpu_sql.sql.stages import Describe, QueryPlan, ReadTree, Stage, StoredColumn
 from lancegpu_sql.sql.tokens import tokens_of
 
@@ -174,7 +183,12 @@ class _Planner:
             self._name_items(select)
         elif any(not isinstance(item, (exp.Alias, exp.Column)) for item in select.expressions):
             return  # names of its columns would change
-        notes = stored_columns(select, Sources(select, self._written), self._marked, computed)
+
+        def below(source: exp.Expr, function: str, inputs: tuple[str, ...]) -> Below | None:
+            return stored_below(source, function, inputs, self._tree, self._written, computed)
+
+        sources = Sources(select, self._written)
+        notes = stored_columns(select, sources, self._marked, computed, self._names, below)
         self._reads_stored = self._reads_stored or any(note.startswith("stored_columns") for note in notes)
         self._notes += dict.fromkeys(notes)
 

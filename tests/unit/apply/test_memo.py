@@ -103,6 +103,33 @@ def test_a_full_memo_begins_anew():
     assert squares.asked.count(0) == 2
 
 
+def asked_after_it_was_full(row_seconds: float) -> list[int | None]:
+    memo, squares = Memo(100_000), Squares()
+    memo.took(1, row_seconds)
+    memo.find(batch(*range(2_000)), squares)
+    squares.asked.clear()
+    for _ in range(3):
+        assert values(memo.find(batch(*[7] * 1_000), squares)) == [49] * 1_000
+    assert memo.computed_rows == 2_000 + len(squares.asked)
+    return squares.asked
+
+
+def test_a_full_memo_of_a_quick_function_rests_for_as_many_rows_as_filled_it():
+    assert asked_after_it_was_full(row_seconds=1e-7) == [7] * 2_001
+
+
+def test_a_full_memo_of_a_slow_function_goes_on_at_once():
+    assert asked_after_it_was_full(row_seconds=1e-5) == [7]
+
+
+def test_a_full_memo_that_found_much_goes_on_at_once():
+    memo, squares = Memo(100_000), Squares()
+    memo.took(1, 1e-6)
+    memo.find(batch(*[*range(2_000)] * 2), squares)
+    memo.find(batch(7, 7), squares)
+    assert squares.asked[2_000:] == [7]
+
+
 def test_what_never_came_is_asked_for_again_and_what_came_is_kept():
     memo, squares = Memo(ROOM), Squares(at_once=False)
     memo.find(batch(1), squares)

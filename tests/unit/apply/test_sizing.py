@@ -112,6 +112,18 @@ def test_work_that_comes_in_pieces_gets_another_worker_sooner():
     assert not another_worker_pays(**pieces, computing_seconds=4)
 
 
+def test_work_that_comes_in_pieces_gets_it_for_the_next_ones_where_little_is_left_of_this():
+    started = {"busy_share": 1.0, "computing_seconds": 25, "starting_seconds": 10, "warm": False, "left_seconds": 9}
+    assert not another_worker_pays(**started)
+    assert another_worker_pays(**started, computed_before_seconds=1)
+
+
+def test_a_warm_worker_pays_as_soon_as_rows_wait():
+    begun = {"busy_share": 0.1, "computing_seconds": 0.001, "starting_seconds": 1, "queued_seconds": 0.01}
+    assert another_worker_pays(**begun, warm=True)
+    assert not another_worker_pays(**begun, warm=False)
+
+
 def test_no_worker_pays_that_would_come_when_all_is_done():
     started = {"busy_share": 1.0, "computing_seconds": 1000, "starting_seconds": 10, "warm": False}
     assert not another_worker_pays(**started, left_seconds=9)

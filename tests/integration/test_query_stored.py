@@ -57,6 +57,20 @@ def test_rows_that_were_added_are_computed(db: Database, calls: Calls, table: Ta
     assert calls.take() == {50: 1, 51: 1}
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "WITH a AS (SELECT key AS k, x FROM {} ORDER BY key) SELECT k, noting(k, x) FROM a",
+        "SELECT * FROM (SELECT key, noting(key, x) AS v FROM (SELECT * FROM {}))",
+        "SELECT any_value(key), noting(key, x) FROM {} GROUP BY key, noting(key, x)",
+    ],
+)
+def test_a_query_in_from_and_a_group_hand_the_value_on(db: Database, calls: Calls, table: Table, query: str):
+    rows = db.sql(query.format(table.name)).fetchall()
+    assert sorted(rows) == [(key, expected(key)) for key in range(ROWS)]
+    assert calls.take() == {0: 1, 1: 1, 2: 1}
+
+
 def test_an_older_version_has_its_own_rows_that_are_out_of_date(db: Database, calls: Calls, table: Table):
     behind = table.version
     table.refresh_column("y")

@@ -119,6 +119,11 @@ def has_subquery(node: exp.Expr) -> bool:
     return node.find(exp.Query) is not None
 
 
+def named(node: exp.Expr, name: str, *, quoted: bool = False) -> exp.Alias:
+    """An expression as an item with a name; a subquery, too, which sqlglot would name as one in FROM."""
+    return exp.Alias(this=node, alias=exp.to_identifier(name, quoted=quoted))
+
+
 def same_key(node: exp.Expr) -> str:
     """A text that two expressions share if they mean the same in one place: case of names aside."""
     copy = node.copy()

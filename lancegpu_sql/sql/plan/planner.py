@@ -13,7 +13,7 @@ from lancegpu_sql.sql.blocks.block import Block
 from lancegpu_sql.sql.blocks.ctes import drop, materialize, taken_along, with_taken
 from lancegpu_sql.sql.blocks.cut import cut
 from lancegpu_sql.sql.blocks.inlined import inlined
-from lancegpu_sql.sql.blocks.kinds import is_marker, is_star, markers_in, own_nodes
+from lancegpu_sql.sql.blocks.kinds import is_marker, is_star, markers_in, named, own_nodes
 from lancegpu_sql.sql.blocks.marked import Marked, NotPlanned, mark, numbered
 from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences, why_in_place
 from lancegpu_sql.sql.blocks.places import check_place, is_read
@@ -271,7 +271,7 @@ class _Planner:
     def _name_items(self, select: exp.Select) -> None:
         for item, names in zip(list(select.expressions), self._item_names(select), strict=True):
             if not is_star(item) and not isinstance(item, (exp.Alias, exp.Column)):
-                item.replace(exp.alias_(item.copy(), names[0], quoted=True))
+                item.replace(named(item.copy(), names[0], quoted=True))
 
     def _is_first(self, select: exp.Select) -> bool:
         """Whether a block names the columns of the whole query."""

@@ -16,9 +16,10 @@ from lancegpu_sql.sql.rules.join_sides import join_sides
 from lancegpu_sql.sql.rules.last_rows import last_rows
 from lancegpu_sql.sql.rules.order_rows import order_rows
 from lancegpu_sql.sql.rules.push_filters import push_filters
-from lancegpu_sql.sql.rules.stored_columns import Computed, stored_columns
+from lancegpu_sql.sql.rules.stored_below import Below, Computed, stored_below
+from lancegpu_sql.sql.rules.stored_columns import stored_columns
 from lancegpu_sql.sql.rules.window_rows import window_rows
 
 RULES = (filter_rows, before_subqueries, group_rows, filter_groups, window_rows, filter_windows, order_rows, last_rows)
 
-__all__ = ["RULES", "Computed", "join_keys", "join_sides", "push_filters", "stored_columns"]
+__all__ = ["RULES", "Below", "Computed", "join_keys", "join_sides", "push_filters", "stored_below", "stored_columns"]

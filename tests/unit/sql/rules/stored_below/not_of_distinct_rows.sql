@@ -1,0 +1,1 @@
+SELECT f(a) FROM (SELECT DISTINCT a FROM docs)

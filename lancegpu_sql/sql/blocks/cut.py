@@ -14,6 +14,7 @@ from lancegpu_sql.sql.blocks.kinds import (
     is_aggregate,
     is_expanding,
     is_star,
+    named,
     same_key,
 )
 from lancegpu_sql.sql.blocks.marked import NotPlanned
@@ -138,7 +139,7 @@ class _Cutter:
                     for column, name in zip(columns, names, strict=True)
                 ]
             else:
-                items.append(exp.alias_(self._replaced(item.unalias()), names[0], quoted=True))
+                items.append(named(self._replaced(item.unalias()), names[0], quoted=True))
         return items
 
     def _replaced(self, node: exp.Expr) -> exp.Expr:

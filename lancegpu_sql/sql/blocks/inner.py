@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
+from lancegpu_sql.sql.blocks.kinds import named
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 from lancegpu_sql.sql.blocks.wanted import StageParts, Wanted, conjuncts
 
@@ -76,7 +77,7 @@ class Inner:
         if not columns and not self._stage.stars:
             columns = [(self._stage.input(exp.true()), exp.true())]  # a row must have something
         stars = self._stage.stars
-        inner.set("expressions", [exp.alias_(expression, name) for name, expression in columns])
+        inner.set("expressions", [named(expression.copy(), name) for name, expression in columns])
         if not stars:
             return inner
         inner.set("expressions", [*(item.copy() for item, _ in stars), *inner.expressions])

@@ -90,6 +90,8 @@ class Fleet:
         if not self._growing.acquire(blocking=False):
             return
         try:
+            if self._board.stopped:
+                return
             in_vain = self._drop_ended()
             pause = _WARM_SECONDS if self._pool.warm_workers(self._need) else _GROW_SECONDS
             self._next_thought_at = now + (_PAUSE_SECONDS if in_vain else pause)
@@ -120,7 +122,7 @@ class Fleet:
         """
         if need.gpu_class is not None or self._pool.warm_workers(need):
             return False
-        spare = self._pool.start_spare(need, self._on_spare)
+        spare = self._pool.start_spare(_behind_others(need), self._on_spare)
         if spare is not None:
             self._spares.append(spare)
         return spare is not None
@@ -132,8 +134,6 @@ class Fleet:
 
     def _need_with_room(self) -> WorkerNeed | None:
         """Return the need on the first class that has room, which alone is asked: others must not give way for a hint."""
-        if self._board.stopped:
-            return None
         limit = self._options.max_workers
         if limit is not None and len(self._slots) + len(self._spares) >= limit:
             return None
@@ -157,8 +157,7 @@ class Fleet:
         )
 
     def _slot(self, need: WorkerNeed, *, stays: bool) -> Slot:
-        # What a job would have beyond its first worker it asks for behind all who have none.
-        need = need if stays else replace(need, since=None)
+        need = need if stays else _behind_others(need)
         own = None if self._need.gpu_class is None else self._need.gpu_class.name
         return Slot(
             self._board,
@@ -170,3 +169,8 @@ class Fleet:
             stays=stays,
             on_result=self._grow,
         )
+
+
+def _behind_others(need: WorkerNeed) -> WorkerNeed:
+    """What a job would have beyond its first worker it asks for behind all who have none."""
+    return replace(need, since=None)

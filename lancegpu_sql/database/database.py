@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from lancegpu_sql.catalog.models import AgentRecord, EventRecord, FunctionVersion, JobRecord, JobState
 from lancegpu_sql.database import arguments, functions, gpu_classes, maintenance, schedules, tables, views
@@ -29,7 +29,7 @@ from lancegpu_sql.jobs.job import ENDS_WITH_PROCESS
 from lancegpu_sql.maintenance.request import LeftOverResult
 from lancegpu_sql.refresh.views.model import open_view
 from lancegpu_sql.settings import Settings
-from lancegpu_sql.tables.naming import told_missing
+from lancegpu_sql.tables.naming import is_table_name, told_missing
 from lancegpu_sql.tables.places import CreateMode
 from lancegpu_sql.tables.sources import reader_of
 
@@ -55,6 +55,16 @@ class Database:
     def __repr__(self) -> str:
         return f"<database {self.uri}{', closed' if self._held.closed.is_set() else ''}>"
 
+    def __getitem__(self, name: str) -> Table:
+        """``db["docs"]`` is `open_table`."""
+        return self.open_table(name)
+
+    def __contains__(self, name: object) -> bool:
+        """``"docs" in db``: whether there is a table or materialized view of this name."""
+        return isinstance(name, str) and is_table_name(name) and self._services.tables.exists(name)
+
+    __iter__: ClassVar[None] = None  # Python would ask for the tables 0, 1, 2, …; their names are `table_names()`
+
     @property
     def _services(self) -> Services:
         return self._held.check_open()
@@ -72,7 +82,13 @@ class Database:
     # Tables
 
     def create_table(
-        self, name: str, data: Any = None, mode: CreateMode = "create", *, schema: pa.Schema | None = None
+        self,
+        name: str,
+        data: Any = None,
+        mode: CreateMode = "create",
+        *,
+        schema: pa.Schema | None = None,
+        exist_ok: bool = False,
     ) -> Table:
         """Create a table with stable row ids and fill it.
 
@@ -88,6 +104,8 @@ class Database:
             ``append`` adds to it.
         schema
             Names and types to read lists and dicts by.
+        exist_ok
+            LanceDB's word for ``mode="exist_ok"``.
 
         Raises
         ------
@@ -97,7 +115,9 @@ class Database:
         """
         arguments.text(name, "the name of a table")
         rows = [] if data is None and schema is not None else data
-        tables.create_table(self._services, name, reader_of(rows, schema), mode)
+        tables.create_table(
+            self._services, name, reader_of(rows, schema), "exist_ok" if exist_ok and mode == "create" else mode
+        )
         return Table(self._held, name)
 
     def open_table(self, name: str) -> Table:

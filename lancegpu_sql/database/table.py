@@ -47,6 +47,12 @@ class Table:
         pinned = "" if self._version is None else f", checked out at version {self._version}"
         return f"<table {self.name}{pinned}>"
 
+    def __len__(self) -> int:
+        return self.count_rows()
+
+    def __bool__(self) -> bool:
+        return True  # an empty table is one, too, and to be asked for costs no reading
+
     @property
     def _services(self) -> Services:
         return self._held.check_open()

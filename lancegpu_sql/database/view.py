@@ -37,6 +37,12 @@ class MaterializedView:
     def __repr__(self) -> str:
         return f"<materialized view {self.name}>"
 
+    def __len__(self) -> int:
+        return self.count_rows()
+
+    def __bool__(self) -> bool:
+        return True
+
     @property
     def _services(self) -> Services:
         return self._held.check_open()

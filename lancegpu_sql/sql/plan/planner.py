@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlglot import exp
@@ -21,6 +22,7 @@ from lancegpu_sql.sql.blocks.readings import same_reading
 from lancegpu_sql.sql.blocks.resolve import resolve
 from lancegpu_sql.sql.blocks.scopes import AsWritten, inner_first
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
+from lancegpu_sql.sql.blocks.starred import write_out_stars
 from lancegpu_sql.sql.blocks.wanted import Names, Wanted
 from lancegpu_sql.sql.blocks.whole import reads_all
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, renamed
@@ -135,6 +137,10 @@ class _Planner:
         """Read computed columns instead of calling, and take calls out of the conditions of joins."""
         self._written = written = AsWritten(self._marked, self._describe)
         self._reads_stored = False
+        for select in inner_first(self._tree):
+            if any(is_star(item) and markers_in(item) for item in select.expressions):
+                with suppress(NotPlanned):
+                    write_out_stars(select, written)
         for select in inner_first(self._tree) if any(computed.values()) else ():
             if any(map(is_marker, own_nodes(select))) and select.args.get("from_"):
                 try:

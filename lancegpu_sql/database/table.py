@@ -23,6 +23,7 @@ from lancegpu_sql.refresh.request import RefreshOptions, RefreshResult
 from lancegpu_sql.refresh.target import find_target
 from lancegpu_sql.tables import changes, upkeep
 from lancegpu_sql.tables.changes import Change
+from lancegpu_sql.tables.frames import library_of_frames
 from lancegpu_sql.tables.snapshot import Snapshot
 from lancegpu_sql.tables.sources import reader_of
 from lancegpu_sql.tables.upkeep import VersionRecord
@@ -108,7 +109,14 @@ class Table:
         )
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: str | None = None) -> pd.DataFrame:
-        """Return all rows, or some, as a pandas DataFrame; see `to_arrow`."""
+        """Return all rows, or some, as a pandas DataFrame; see `to_arrow`.
+
+        Raises
+        ------
+        InvalidInput
+            pandas is not installed.
+        """
+        library_of_frames("pandas")
         frame: pd.DataFrame = self.to_arrow(columns, where).to_pandas()
         return frame
 

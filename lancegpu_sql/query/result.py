@@ -17,6 +17,7 @@ from lancegpu_sql.query.aside import Aside
 from lancegpu_sql.query.engine import cause_of, duckdb_errors, error_for
 from lancegpu_sql.query.private_names import holds_private
 from lancegpu_sql.sql.names import quote
+from lancegpu_sql.tables.frames import library_of_frames
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,17 +141,28 @@ class QueryResult:
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas DataFrame."""
+        """All rows as a pandas DataFrame.
+
+        Raises
+        ------
+        InvalidInput
+            pandas is not installed.
+        """
+        library_of_frames("pandas")
         frame: pd.DataFrame = self._read(lambda relation: relation.df())
         frame.columns = self._written(frame.columns)
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame."""
-        import polars
+        """All rows as a polars DataFrame.
 
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
+        Raises
+        ------
+        InvalidInput
+            polars is not installed.
+        """
+        library = library_of_frames("polars")
+        frame: pl.DataFrame = library.from_arrow(self.to_arrow())
         return frame
 
     def fetchall(self) -> list[tuple[Any, ...]]:

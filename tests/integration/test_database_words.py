@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
 import lancegpu_sql as lg
-from lancegpu_sql.errors import AlreadyExists, TableNotFound
+from lancegpu_sql.errors import AlreadyExists, InvalidInput, TableNotFound
 
 NUMBERS = pa.table({"n": [1, 2, 3]})
 
@@ -55,3 +56,9 @@ def test_a_table_that_may_be_there_is_left_as_it_is(db: lg.Database):
 def test_overwriting_goes_before_leaving_as_it_is(db: lg.Database):
     db.create_table("replaced", NUMBERS)
     assert len(db.create_table("replaced", pa.table({"n": [9]}), mode="overwrite", exist_ok=True)) == 1
+
+
+def test_a_data_frame_without_pandas_is_refused_with_how_to_get_it(db: lg.Database, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InvalidInput, match="pip install pandas"):
+        db["numbers"].to_pandas()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
@@ -147,3 +148,13 @@ def test_ctrl_c_ends_a_query_and_leaves_the_session_in_order(session: QuerySessi
         getattr(result, form)()
     timer.join()
     assert session.sql("SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_library_that_is_not_installed_is_named_with_how_to_get_it(
+    session: QuerySession, monkeypatch: pytest.MonkeyPatch, library: str
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    result = session.sql("SELECT 1")
+    with pytest.raises(InvalidInput, match=f"pip install {library}"):
+        getattr(result, f"to_{library}")()

@@ -19,7 +19,7 @@ from refresh_kit import PATIENCE_SECONDS, Calls, Gate, by_key, gated, noting, op
 from lancegpu_sql import col
 from lancegpu_sql.database import Database, Table
 from lancegpu_sql.database.schedule_infos import ScheduleInfo
-from lancegpu_sql.errors import ColumnNotFound, InvalidInput, ParseError, ScheduleNotFound
+from lancegpu_sql.errors import ColumnNotFound, InvalidInput, ParseError, ScheduleNotFound, TableNotFound
 
 CLASSES = "gpu_classes: [{name: full, local: {simulated: 1}}]"
 NUMBERS = pa.array(range(20), pa.int64())
@@ -116,6 +116,13 @@ def test_what_is_set_in_sql_is_what_python_shows(db: Database, folder: Path) -> 
     assert db.sql("SHOW SCHEDULES FOR t").to_arrow()["state"].to_pylist() == ["disabled"]
     db.sql("ALTER TABLE t ALTER COLUMN y ENABLE SCHEDULE; ALTER TABLE t ALTER COLUMN y DROP SCHEDULE")
     assert db.sql("SHOW SCHEDULES").to_arrow().num_rows == 0
+
+
+def test_schedules_of_a_table_that_is_not_there_are_not_shown_in_sql(db: Database) -> None:
+    db.create_table("t", pa.table({"x": NUMBERS}))
+    assert db.sql("SHOW SCHEDULES FOR TABLE T").to_arrow().num_rows == 0
+    with pytest.raises(TableNotFound, match="The tables are t"):
+        db.sql("SHOW SCHEDULES FOR TABLE s")
 
 
 def test_a_column_is_declared_with_its_schedule_in_sql_or_not_at_all(db: Database, folder: Path) -> None:

@@ -12,7 +12,7 @@ from lancegpu_sql.database import schedules
 from lancegpu_sql.database.schedule_infos import ScheduleInfo, schedule_infos
 from lancegpu_sql.database.statements.columns import OPTIONS, add_computed, is_there
 from lancegpu_sql.database.statements.context import Context, column_of, of_own_table
-from lancegpu_sql.errors import InvalidInput, InvalidQuery
+from lancegpu_sql.errors import InvalidInput, InvalidQuery, TableNotFound
 from lancegpu_sql.jobs.schedules import rule as rules
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.sql.statements import model
@@ -82,8 +82,12 @@ def enable_column(context: Context, statement: model.EnableColumnSchedule) -> Qu
 
 def show(context: Context, statement: model.ShowSchedules) -> QueryResult:
     """List the schedules."""
-    table = None if statement.table is None else context.table_name(statement.table) or statement.table[-1]
-    return context.rows(_SCHEDULES, [_row(one) for one in schedule_infos(context.services, table)])
+    known = None if statement.table is None else context.table_name(statement.table)
+    table = known or (statement.table[-1] if statement.table is not None else None)
+    found = schedule_infos(context.services, table)
+    if table is not None and known is None and not found:  # one that another program removed may still have some
+        raise TableNotFound(context.session.no_table(table).message, table=table)
+    return context.rows(_SCHEDULES, [_row(one) for one in found])
 
 
 def rule_of(context: Context, clause: model.ScheduleClause) -> ScheduleRule:

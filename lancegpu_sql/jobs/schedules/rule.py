@@ -77,7 +77,7 @@ def cron(expression: str, time_zone: str | None = None, jitter: str | None = Non
     ------
     InvalidInput
     """
-    zone = time_zone or "UTC"
+    zone = "UTC" if time_zone is None else time_zone
     _zone(zone)
     said = " ".join(expression.split())
     if len(said.split()) != _FIELDS:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lancegpu_sql.catalog.schedule_models import ScheduleRule
 from lancegpu_sql.errors import InvalidInput
-from lancegpu_sql.jobs.schedules.rule import back_off_seconds, first_run, jitter_offset, next_run, read, told
+from lancegpu_sql.jobs.schedules.rule import back_off_seconds, cron, first_run, jitter_offset, next_run, read, told
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENTS = st.timedeltas(timedelta(0), timedelta(days=2000)).map(lambda span: NOON + span)
@@ -163,3 +163,8 @@ def test_failures_wait_ten_seconds_doubling_to_an_hour():
 
 def test_on_change_has_no_times():
     assert first_run(read("on change"), "s", NOON) is None
+
+
+def test_a_time_zone_without_a_name_is_none():
+    with pytest.raises(InvalidInput, match="no time zone ''"):
+        cron("0 0 * * *", "")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.kinds import is_aggregate, is_volatile, markers_in, same_key
+from lancegpu_sql.sql.blocks.kinds import has_subquery, is_aggregate, is_volatile, markers_in, same_key
 from lancegpu_sql.sql.blocks.marked import Marked
 
 
@@ -26,11 +26,11 @@ def unite(block: Block) -> None:
 
 
 def _that_vary(block: Block, parts: Iterable[exp.Expr]) -> Mapping[str, exp.Expr]:
-    """The first of each expression whose calls may give another value each time, by how it is written."""
+    """The first of each expression with calls that `key_of` tells apart, by how it is written."""
     marked, found = block.marked, dict[str, exp.Expr]()
     for part in parts:
         markers = markers_in(part)
-        if markers and (is_volatile(part) or not all(map(marked.is_deterministic, markers))):
+        if markers and (has_subquery(part) or is_volatile(part) or not all(map(marked.is_deterministic, markers))):
             found.setdefault(_as_written(part, marked), part)
     return found
 

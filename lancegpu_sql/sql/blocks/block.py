@@ -144,12 +144,13 @@ class Block:
         for group in self.clause("group"):
             if group.args.get("all"):
                 keys += [item.unalias() for item in self.items if not any(map(is_aggregate, own_nodes(item)))]
-            for written in _flat_keys(group):
+            for written in flat_keys(group):
                 keys.append(self.item_for(written, columns_first=True) or written)
         return keys
 
 
-def _flat_keys(group: exp.Expr) -> Iterator[exp.Expr]:
+def flat_keys(group: exp.Expr) -> Iterator[exp.Expr]:
+    """What GROUP BY groups by, as it is written."""
     for key in ("expressions", "grouping_sets", "cube", "rollup"):
         for part in group.args.get(key) or ():
             yield from _flat_key(part)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.kinds import named
+from lancegpu_sql.sql.blocks.block import Block, flat_keys
+from lancegpu_sql.sql.blocks.kinds import named, same_key
 from lancegpu_sql.sql.blocks.marked import NotPlanned
 from lancegpu_sql.sql.blocks.wanted import StageParts, Wanted, conjuncts
 
@@ -38,6 +38,11 @@ class Inner:
     def _group(self, inner: exp.Select) -> None:
         if any(key.find(exp.Column) is None for key in self._block.group_keys()):
             raise NotPlanned("it is grouped by a constant, which would be taken for a position")
+        groups = self._block.clause("group")
+        written = [key for group in groups for key in flat_keys(group)]
+        in_sets = any(group.find(exp.GroupingSets, exp.Cube, exp.Rollup) is not None for group in groups)
+        if in_sets and len(set(map(same_key, self._block.group_keys()))) < len(set(map(same_key, written))):
+            raise NotPlanned("a key that it is grouped by stands there twice, once by its position or alias")
         for group in self._block.clause("group"):
             copy = group.copy()
             if group.args.get("all"):

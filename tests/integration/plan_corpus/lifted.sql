@@ -209,3 +209,4 @@ SELECT id, (SELECT count(*) OVER () FROM u LIMIT 1), f(row_number() OVER (ORDER 
 SELECT nd(id) AS k, id, count(*), grouping(nd(t.id)) FROM t GROUP BY CUBE (nd(id), id) HAVING nd(id) > 8 ORDER BY ALL;
 SELECT nd(id) AS k, count(*) FROM t GROUP BY GROUPING SETS ((nd(id)), (nd(id)), ()) ORDER BY ALL;
 SELECT (SELECT max(c) FROM u) AS m, nul(count(*)) AS n FROM t WHERE p(id) GROUP BY ROLLUP ((SELECT max(c) FROM u)) ORDER BY ALL;
+SELECT * REPLACE (f(b) AS b) FROM t;

@@ -23,3 +23,4 @@ SELECT f(t.id) FROM t JOIN u ON h(t.id, u.id) = 33;
 SELECT t.id, f(u.c) FROM t LEFT JOIN u ON CASE WHEN u.c > 10 THEN p(u.c // 10) ELSE true END AND t.id = u.id;
 SELECT 1 AS k, sum(f(a)), nul(count(*)) FROM t GROUP BY 1;
 SELECT id, (SELECT sum(nul(c)) FROM u) AS n, f(id) FROM t GROUP BY ROLLUP (id, (SELECT sum(nul(c)) FROM u), f(id)) ORDER BY ALL;
+SELECT (SELECT sum(g(c)) FROM u) AS m, nul(count(*)) FROM t GROUP BY ROLLUP ((SELECT sum(g(c)) FROM u)) ORDER BY ALL;

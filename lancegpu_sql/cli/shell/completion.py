@@ -9,17 +9,18 @@ from typing import Protocol
 from lancegpu_sql.cli.shell import commands
 from lancegpu_sql.errors import InvalidInput
 from lancegpu_sql.sql.names import fold, quote
+from lancegpu_sql.sql.statements.jobs import SHOWN
 from lancegpu_sql.sql.statements.scanner import Kind, Word, words_of
 
 _KEYWORDS = re.findall(
     r"[A-Z]+",
     """
     ADD ALL ALTER AND ANALYZE AS ASC AT BETWEEN BY CANCEL CASE CAST CLASSES COLUMN COLUMNS COPY CREATE CROSS DELETE DESC
-    DESCRIBE DISTINCT DROP ELSE END ERRORS EVENTS EXCEPT EXISTS EXPLAIN FALSE FILTER FOR FORMAT FROM FULL FUNCTION FUNCTIONS
-    GPU GROUP HAVING IF IN INNER INSERT INTERSECT INTO IS JOB JOBS JOIN LANGUAGE LATERAL LEFT LIKE LIMIT MACRO MATCHED MERGE
-    NOT NULL OFFSET ON OR ORDER OVER PARTITION PAUSE PIVOT PRAGMA QUALIFY RECURSIVE REFRESH RENAME REPLACE RESUME RETURNS
-    RIGHT SELECT SET SHOW STATUS SUMMARIZE TABLE TABLES TEMP THEN TO TRUE TRUNCATE TRY TYPE UNION UNNEST UNPIVOT UPDATE USING
-    VALUES VERSION VIEW WHEN WHERE WINDOW WITH
+    DESCRIBE DISABLE DISTINCT DROP ELSE ENABLE END ERRORS EVENTS EVERY EXCEPT EXISTS EXPLAIN FALSE FILTER FOR FORMAT FROM FULL
+    FUNCTION FUNCTIONS GPU GROUP HAVING IF IN INNER INSERT INTERSECT INTERVAL INTO IS JOB JOBS JOIN LANGUAGE LATERAL LEFT LIKE
+    LIMIT MACRO MATCHED MATERIALIZED MERGE NOT NULL OFFSET ON OPTIMIZE OR ORDER OVER PARTITION PAUSE PIVOT PRAGMA QUALIFY
+    RECURSIVE REFRESH RENAME REPLACE RESUME RETURNS RIGHT SCHEDULE SCHEDULES SELECT SET SHOW STATUS SUMMARIZE TABLE TABLES TEMP
+    THEN TO TRUE TRUNCATE TRY TYPE UNION UNNEST UNPIVOT UPDATE USING VALUES VERSION VIEW VIEWS WHEN WHERE WINDOW WITH
     """,
 )
 _BEFORE_TABLES = frozenset({"FROM", "JOIN", "INTO", "TABLE", "UPDATE", "DESCRIBE", "USING", "SUMMARIZE"})
@@ -39,6 +40,9 @@ class Names(Protocol):
 
     def columns(self, table: str) -> Sequence[str]:
         """Return the columns of a table; none where there is no such table."""
+
+    def options(self, statement: str) -> Sequence[str]:
+        """Return what WITH may say in a statement that begins with these words; none of another one."""
 
 
 def completions(before: str, after: str, names: Names) -> tuple[str, list[str]]:
@@ -77,6 +81,10 @@ def _candidates(words: Sequence[Word], typed: str, whole: Sequence[Word], names:
     if last is not None and last.folded in _BEFORE_TABLES:
         yield from _written(names.tables())
         return
+    alone = _only(words, whole, names)
+    if alone is not None:
+        yield from alone
+        return
     for table in dict.fromkeys(_tables_in(whole, names.tables()).values()):
         yield from _written(names.columns(table))
     yield from (f"{name}(" for name in _written(names.functions()))
@@ -85,6 +93,36 @@ def _candidates(words: Sequence[Word], typed: str, whole: Sequence[Word], names:
     if typed:
         lower = typed == typed.lower()
         yield from (word.lower() if lower else word for word in _KEYWORDS)
+
+
+def _only(words: Sequence[Word], whole: Sequence[Word], names: Names) -> list[str] | None:
+    """What alone may stand here: what can be shown, a Function or a column that a statement names, an option."""
+    ends = [at for at, word in enumerate(words) if word.kind is Kind.SIGN and word.value == ";"]
+    own = words[ends[-1] + 1 :] if ends else words
+    if not own:
+        return None
+    said = [word.folded for word in own]
+    if said == ["SHOW"]:
+        return [each.lower() if own[0].value.islower() else each for each in SHOWN]
+    if said[-1] == "FUNCTION" and len(said) > 1:
+        return _written(names.functions())
+    if said[0] == "REFRESH" and said[-1] == "ON":
+        return _written(names.tables())
+    if said[-1] == "COLUMN" and said[0] in ("REFRESH", "ALTER"):
+        tables = dict.fromkeys(_tables_in(whole, names.tables()).values())
+        return [column for table in tables for column in _written(names.columns(table))]
+    return _options(own, names) if own[-1].value in ("(", ",") else None
+
+
+def _options(words: Sequence[Word], names: Names) -> list[str] | None:
+    """The options that may come next, where the cursor stands in the brackets of WITH."""
+    opened = [at for at, word in enumerate(words[:-1]) if word.folded == "WITH" and words[at + 1].value == "("]
+    if not opened or any(word.value == ")" for word in words[opened[-1] :]):
+        return None
+    first = [word.folded for word in words[:4] if word.folded not in ("OR", "REPLACE")]
+    known = names.options(" ".join(first[:2]))
+    given = {fold(word.value) for word in words[opened[-1] :] if word.is_name}
+    return [f"{name} = " for name in known if name not in given] or None
 
 
 def _tables_in(words: Sequence[Word], tables: Iterable[str]) -> dict[str, str]:

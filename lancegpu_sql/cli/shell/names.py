@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lancegpu_sql.database import Database
+from lancegpu_sql.database.statements.columns import OPTIONS as OF_REFRESH
+from lancegpu_sql.database.statements.functions import OPTIONS as OF_FUNCTION
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.sql.names import quote
 
@@ -43,3 +45,7 @@ class DatabaseNames:
             except LanceGpuError:
                 self._columns[table] = ()
         return self._columns[table]
+
+    def options(self, statement: str) -> Sequence[str]:
+        """Return what WITH may say in a statement that begins with these words; none of another one."""
+        return {"CREATE FUNCTION": OF_FUNCTION, "REFRESH COLUMN": OF_REFRESH}.get(statement, ())

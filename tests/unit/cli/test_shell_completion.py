@@ -19,6 +19,9 @@ class Names:
     def columns(self, table: str) -> Sequence[str]:
         return {"docs": ["id", "text"], "Reviews": ["stars", "Odd name"]}.get(table, [])
 
+    def options(self, statement: str) -> Sequence[str]:
+        return {"REFRESH COLUMN": ["batch_size", "wait"], "CREATE FUNCTION": ["gpu"]}.get(statement, [])
+
 
 def offered(text: str) -> list[str]:
     """What is offered where ``|`` stands."""
@@ -43,6 +46,15 @@ def offered(text: str) -> list[str]:
         ("SELECT 'do|", []),
         ("SELECT 1 -- no comment either\n, si|", ["size("]),
         ("SELECT st FROM Reviews; SELECT st|", ["status"]),
+        ("DROP FUNCTION |", ["embed", "size"]),
+        ("FROM docs; SHOW g|", ["GPU CLASSES"]),
+        ("show jo|", ["jobs"]),
+        ("REFRESH COLUMN | ON docs", ["id", "text"]),
+        ("REFRESH COLUMN text ON d|", ["docs"]),
+        ("REFRESH COLUMN text ON docs WITH (|", ["batch_size = ", "wait = "]),
+        ("REFRESH COLUMN text ON docs WITH (wait = false, |", ["batch_size = "]),
+        ("CREATE OR REPLACE FUNCTION f(x utf8) RETURNS utf8 LANGUAGE python AS '' WITH (g|", ["gpu = "]),
+        ("WITH a AS (SELECT si|", ["size("]),
         ("\\d r|", ["Reviews"]),
         ("\\ti|", ["\\timing"]),
     ],

@@ -137,6 +137,12 @@ def register_definition(
     if known is not None:
         if catalog.payload(known.name, known.version) != definition.payload:
             catalog.replace_payload(known.name, known.version, definition.payload)
+        if latest is not None and latest.version != known.version:
+            _log.warning(
+                "This is version %d of %s, and by its name the latest is called, version %d. To go back, drop what came later: "
+                "DROP FUNCTION %s VERSION %d.",
+                *(known.version, known.name, latest.version, known.name, latest.version),
+            )
     else:
         catalog.add_event(
             f"function {version.name}", "registered", f"{version.name} version {version.version} was registered."

@@ -77,6 +77,15 @@ def test_the_same_content_again_is_the_same_version(catalog: Catalog) -> None:
     assert len(catalog.function_versions("score")) == 1
 
 
+def test_content_of_an_earlier_version_stays_that_one_and_it_is_said_which_is_called(
+    catalog: Catalog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for target in (longer, Score, longer):
+        version = register(catalog, CLASSES, target, "twice")
+    assert (version.version, catalog.function("twice").version) == (1, 2)
+    assert "the latest is called, version 2" in caplog.text
+
+
 def test_the_same_content_from_another_folder_loads_from_there(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,14 +24,16 @@ _WITH_IDS = f" (with {ROW_ID})"
 # What is explained is one word to sqlglot, which warns of it.
 _EXPLAINS = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
+_AROUND_STAR = (exp.Columns, exp.Count, exp.Like, exp.ILike, exp.Glob)
+
 Edit = tuple[int, int, str]
 
 
 def with_row_ids(text: str, is_table: Callable[[str], bool]) -> str:
     """A query in which each table whose row ids it reads has the name `name_with_row_ids`.
 
-    Beside what would take them for a column like others they are not to be had: a NATURAL JOIN, a PIVOT, COLUMNS(…), a row
-    as a whole. There, and in a text that cannot be read, all stays as it is.
+    Beside what would take them for a column like others they are not to be had: a NATURAL JOIN, a PIVOT, COLUMNS of what is no
+    star, a row as a whole. There, and in a text that cannot be read, all stays as it is.
 
     Parameters
     ----------
@@ -46,7 +48,7 @@ def with_row_ids(text: str, is_table: Callable[[str], bool]) -> str:
         return text
     scopes = {id(select): _Scope.of(select, is_table) for select in tree.find_all(exp.Select)}
     for column in tree.find_all(exp.Column):
-        if fold(column.name) == ROW_ID and not column.find_ancestor(exp.Star):
+        if fold(column.name) == ROW_ID and column.arg_key != "except_":
             _want(column, scopes)
     edits = [edit for scope in scopes.values() if scope.wanted and scope.is_plain() for edit in scope.edits(text)]
     for start, end, new in sorted(edits, reverse=True):
@@ -95,28 +97,29 @@ class _Scope:
         joins = [join for root in self._roots() for join in root.find_all(exp.Join)]
         if any(join.method == "NATURAL" for join in joins) or any(one.args.get("pivots") for one in self.sources):
             return False
-        nodes = [node for root in self.select.iter_expressions() for node in own_nodes(root)]
-        return not any(self._takes_all(node) for node in nodes)
+        return not any(map(self._takes_all, self._nodes()))
 
     def edits(self, text: str) -> Iterator[Edit]:
         for table in self.wanted.values():
             name = table.this
             alias = "" if table.alias else f" AS {quote(name.name)}"
             yield name.meta["start"], name.meta["end"] + 1, quote(name_with_row_ids(name.name)) + alias
-        for item in self.select.expressions:
-            star = item.this if isinstance(item, exp.Column) else item
-            if isinstance(star, exp.Star):
-                left_out = self._left_out(item)
+        for star in self._nodes():
+            if isinstance(star, exp.Star) and not isinstance(star.parent, exp.Count):
+                left_out = self._left_out(star)
                 if left_out and not any(_is_row_id(each) for each in star.args.get("except_") or ()):
                     yield from _excluding(text, star, left_out, next(iter(self.wanted.values())))
 
     def _roots(self) -> list[exp.Expr]:
         return [root for root in (self.select.args.get("from_"), *(self.select.args.get("joins") or ())) if root]
 
-    def _left_out(self, item: exp.Expr) -> list[str]:
+    def _nodes(self) -> Iterator[exp.Expr]:
+        return (node for root in self.select.iter_expressions() for node in own_nodes(root))
+
+    def _left_out(self, star: exp.Star) -> list[str]:
         """What a star must leave out."""
-        if isinstance(item, exp.Column):
-            return [ROW_ID] if fold(item.table) in self.wanted else []
+        if isinstance(star.parent, exp.Column):
+            return [ROW_ID] if fold(star.parent.table) in self.wanted else []
         shown = [table for alias, table in self.wanted.items() if alias not in self.unseen]
         if len(self.sources) == 1:
             return [ROW_ID]
@@ -125,9 +128,10 @@ class _Scope:
     def _takes_all(self, node: exp.Expr) -> bool:
         if isinstance(node, exp.Star):
             around = node.parent.parent if isinstance(node.parent, exp.Column) else node.parent
-            return around is not self.select and not isinstance(around, exp.Count)
-        whole = isinstance(node, exp.Column) and not node.table and fold(node.name) in self.wanted
-        return whole or isinstance(node, exp.Columns)
+            return around is not self.select and not isinstance(around, _AROUND_STAR)
+        if isinstance(node, exp.Columns):
+            return not isinstance(node.this.this if isinstance(node.this, exp.Column) else node.this, exp.Star)
+        return isinstance(node, exp.Column) and not node.table and fold(node.name) in self.wanted
 
 
 def _want(column: exp.Column, scopes: dict[int, _Scope]) -> None:

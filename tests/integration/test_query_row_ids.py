@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 from lance_folder import LanceFolder
@@ -84,6 +85,67 @@ def test_an_error_shows_no_text_that_nobody_wrote(session: QuerySession, query: 
     with pytest.raises(InvalidQuery) as raised:
         session.sql(query).fetchall()
     assert "(with _rowid)" not in raised.value.message
+
+
+DOCS = pa.table({"id": [10, 11, 12, 13], "s": ["a", "b", "a", None], "l": [[1, 2], [3], [], None]})
+TAGS = pa.table({"id": [12, 13, 14], "w": [1.5, 2.5, 3.5]})
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QuerySession, duckdb.DuckDBPyConnection]]:
+    folder = LanceFolder(tmp_path_factory.mktemp("both"))
+    folder.write("docs", DOCS)
+    folder.write("tags", TAGS)
+    session = folder.session()
+    with duckdb.connect() as native:
+        for name, rows in {"docs": DOCS, "tags": TAGS}.items():
+            native.register("rows", rows)
+            native.execute(f"CREATE TABLE {name} AS FROM rows")
+        yield session, native
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT *, rowid AS r FROM docs ORDER BY r DESC",
+        "SELECT * FROM docs LEFT JOIN tags USING (id) WHERE docs.rowid > 0 ORDER BY docs.rowid",
+        "SELECT * FROM docs d FULL JOIN tags t ON d.rowid = t.rowid + 2 ORDER BY ALL",
+        "SELECT * EXCLUDE (d.s) FROM docs d, tags t WHERE d.rowid = t.rowid ORDER BY ALL",
+        "SELECT * FROM docs d SEMI JOIN tags t ON d.rowid = t.rowid + 2 ORDER BY ALL",
+        "SELECT * FROM docs d ANTI JOIN tags t ON d.rowid = t.rowid + 2 ORDER BY d.rowid",
+        "SELECT * FROM (docs JOIN tags USING (id)) WHERE docs.rowid = 3",
+        "SELECT * FROM docs ASOF JOIN tags ON docs.id >= tags.id AND docs.rowid > 1 ORDER BY docs.rowid",
+        "SELECT * FROM docs, LATERAL (SELECT w FROM tags WHERE tags.rowid = docs.rowid) x ORDER BY ALL",
+        "SELECT s, list(rowid ORDER BY rowid) FROM docs GROUP BY ALL ORDER BY ALL",
+        "SELECT DISTINCT ON (s) s, rowid FROM docs ORDER BY s, rowid DESC",
+        "SELECT * FROM docs QUALIFY row_number() OVER (PARTITION BY s ORDER BY rowid DESC) = 1 ORDER BY ALL",
+        "WITH x AS (SELECT rowid, id FROM docs) SELECT x.*, tags.rowid FROM x JOIN tags USING (id) ORDER BY ALL",
+        "SELECT * FROM docs WHERE EXISTS (FROM tags WHERE tags.rowid = docs.rowid AND w > 2) ORDER BY ALL",
+        "SELECT * FROM docs WHERE rowid = (SELECT max(rowid) FROM tags)",
+        "SELECT rowid FROM docs EXCEPT SELECT rowid FROM tags",
+        "SELECT * EXCLUDE (s) REPLACE (id + rowid AS id) FROM docs ORDER BY id",
+        "SELECT * RENAME (s AS text) FROM docs WHERE rowid = 0",
+        "SELECT d.* NOT LIKE 'i%' FROM docs d WHERE rowid = 1",
+        "SELECT max(COLUMNS(* EXCLUDE (l))), count(*) FROM docs WHERE rowid < 2",
+        "SELECT -id AS rowid, s FROM docs ORDER BY rowid",
+        "SELECT id AS rowid FROM docs WHERE rowid = 1",
+        "SELECT max(rowid) AS rowid FROM docs",
+        "SELECT rowid, x.v FROM docs, unnest(l) AS x(v) ORDER BY ALL",
+        "SELECT list_transform(l, lambda x: x + rowid) FROM docs ORDER BY rowid",
+        "PIVOT (SELECT s, rowid FROM docs) ON s USING max(rowid)",
+        "SELECT rowid FROM docs WHERE rowid BETWEEN 1 AND 2 OR s IS NULL ORDER BY rowid",
+        "SELECT * FROM docs WHERE (rowid, id) IN ((1, 11), (2, 13))",
+        "SELECT id FROM docs WHERE rowid = 2 AND s = 'b'",
+    ],
+)
+def test_it_means_what_rowid_means_of_a_table_of_duckdb(
+    both: tuple[QuerySession, duckdb.DuckDBPyConnection], query: str
+):
+    session, native = both
+    ours, theirs = session.sql(query.replace("rowid", "_rowid")), native.sql(query)
+    assert [name.replace("_rowid", "rowid") for name in ours.columns] == theirs.columns
+    assert ours.fetchall() == theirs.fetchall()
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,12 @@ def edited(text: str) -> str:
             "SELECT * EXCLUDE (_rowid) FROM t x WHERE _rowid = 3",
             f"SELECT * EXCLUDE (_rowid) FROM {T} x WHERE _rowid = 3",
         ),
+        (
+            "SELECT min(COLUMNS(*)) FROM t x WHERE _rowid > 3",
+            f"SELECT min(COLUMNS(* EXCLUDE (_rowid))) FROM {T} x WHERE _rowid > 3",
+        ),
+        ("SELECT * LIKE 'a%', _rowid FROM t x", f"SELECT * EXCLUDE (_rowid) LIKE 'a%', _rowid FROM {T} x"),
+        ("SELECT * REPLACE (_rowid AS n) FROM t x", f"SELECT * EXCLUDE (_rowid) REPLACE (_rowid AS n) FROM {T} x"),
         ("SELECT count(*) FROM t x WHERE _rowid > 3", f"SELECT count(*) FROM {T} x WHERE _rowid > 3"),
     ],
 )
@@ -78,8 +84,8 @@ def test_a_cte_is_no_table(text: str, expected: str):
         "SELECT x._rowid FROM (SELECT 1 AS _rowid) x, t",
         "SELECT * FROM t NATURAL JOIN u WHERE t._rowid = 1",
         "SELECT * FROM t PIVOT (sum(a) FOR b IN (1)) WHERE t._rowid = 1",
-        "SELECT COLUMNS(*) FROM t WHERE _rowid = 1",
-        "SELECT * LIKE 'a%' FROM t WHERE _rowid = 1",
+        "SELECT COLUMNS('a') FROM t WHERE _rowid = 1",
+        "SELECT struct_pack(*) FROM t WHERE _rowid = 1",
         "SELECT t FROM t WHERE _rowid = 1",
         "SELEC _rowid FROM t",
         "EXPLAIN SELECT _rowid FROM t",

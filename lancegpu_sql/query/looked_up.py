@@ -17,7 +17,12 @@ _MOST_IDS = 1_000
 # How Arrow writes a condition: its conjuncts in brackets, functions with their names before them, texts in quotes.
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOT_CONJUNCTS = re.compile(r"\w\(| or ")
-_IS = re.compile(rf"(?:^|\(| and )\({ROW_ID} == (\d+)\)(?=$|\)| and )")
+_IS = re.compile(rf"(?:^|\(| and )\({ROW_ID} == ([\d,\s]+)\)(?=$|\)| and )")
+# As DuckDB makes it of IN. Of a long list Arrow writes a part only, with dots in it.
+_IN = re.compile(
+    rf"if_else\(is_valid\({ROW_ID}\), is_in\({ROW_ID}, {{value_set=uint64:\[([\d,\s]+)\], "
+    r"null_matching_behavior=\w+}\), null\[bool\]\)"
+)
 
 
 def ids_meant(
@@ -36,10 +41,10 @@ def ids_meant(
     """
     said = str(condition)
     if all(name.isidentifier() for name in columns if name in said):
-        said = _TEXT.sub('""', said)
+        said = _IN.sub(rf"({ROW_ID} == \1)", _TEXT.sub('""', said))
         found = None if _NOT_CONJUNCTS.search(said) else _IS.search(said)
         if found:
-            return [int(found[1])]
+            return [int(each) for each in found[1].split(",")]
     if row_ids is None:
         return None
     ids: list[int] = []

@@ -61,6 +61,8 @@ def test_a_look_up_reads_no_other_fragment(folder: LanceFolder, session: QuerySe
     (folder.folder / "docs.lance" / "data" / last).unlink()
     assert session.sql("SELECT text FROM docs WHERE _rowid = 1 AND id > 3").fetchall() == [("b",)]
     assert session.sql("SELECT text FROM docs WHERE _rowid IN (0, 2)").fetchall() == [("a",), ("c",)]
+    assert session.sql("SELECT text FROM docs WHERE _rowid IN (0, 2) AND id > 3").fetchall() == [("a",), ("c",)]
+    assert session.sql("SELECT text FROM docs WHERE _rowid < 2 ORDER BY id").fetchall() == [("a",), ("b",)]
 
 
 def test_a_row_keeps_its_id_when_it_is_updated(folder: LanceFolder, session: QuerySession):

@@ -41,6 +41,17 @@ def test_any_other_condition_tells_none(condition: pc.Expression):
     assert ids_meant(condition, NAMES) is None
 
 
+def test_a_short_list_tells_its_rows_as_duckdb_writes_it():
+    listed = pc.if_else(ROW_ID.is_valid(), ROW_ID.isin(pa.array([7, 9], pa.uint64())), pa.scalar(None, pa.bool_()))
+    assert ids_meant(listed, NAMES) == ids_meant(listed & (N > 1), NAMES) == [7, 9]
+    assert ids_meant(listed | (N > 1), NAMES) is None
+
+
+def test_a_long_list_tells_none():
+    listed = ROW_ID.isin(pa.array(range(50), pa.uint64()))
+    assert ids_meant(pc.if_else(ROW_ID.is_valid(), listed, pa.scalar(None, pa.bool_())), NAMES) is None
+
+
 def test_a_column_of_a_strange_name_makes_nothing_certain():
     strange = "x and (_rowid == 3) and y"
     assert ids_meant(pc.field(strange) == 1, [strange, "_rowid"]) is None

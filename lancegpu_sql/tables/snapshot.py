@@ -25,6 +25,7 @@ from lancegpu_sql.tables.publishing import Publication
 from lancegpu_sql.tables.windows import Windows
 
 _BATCH_BYTES = 8 << 20
+_VERSIONS_END = 2**64  # what Lance counts them in
 
 
 class Snapshot:
@@ -67,6 +68,8 @@ class Snapshot:
         TableNotFound, VersionNotFound
         """
         try:
+            if version is not None and not 0 <= version < _VERSIONS_END:
+                raise VersionNotFound(f"No version has the number {version}.")
             with lance_errors(name):
                 dataset = lance.dataset(uri, version=version) if access is None else access.open(uri, version)
                 return cls(name, uri, dataset, access=access)

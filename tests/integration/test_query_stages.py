@@ -151,9 +151,10 @@ def test_older_versions_are_read_beside_the_latest(session: QuerySession):
     ).fetchall() == [(2,)]
 
 
-def test_a_version_that_there_is_not_is_told(session: QuerySession):
-    with pytest.raises(NotFound, match="no version 99"):
-        session.sql("FROM docs AT (VERSION => 99)")
+@pytest.mark.parametrize("version", [99, 2**64])
+def test_a_version_that_there_is_not_is_told(session: QuerySession, version: int):
+    with pytest.raises(NotFound, match=f"no version {version}"):
+        session.sql(f"FROM docs AT (VERSION => {version})")
 
 
 def test_what_is_made_of_a_query_has_the_columns_names(session: QuerySession, tmp_path: Path):

@@ -51,9 +51,11 @@ class Word:
         return self.kind in (Kind.NAME, Kind.QUOTED)
 
 
-_SPACE = re.compile(r"(?:\s|--[^\n\r]*)+")
+# The last are no spaces to Python, but to DuckDB: files begin with one of them.
+_BLANK = r"[\s\u200b-\u200d\u2060\ufeff]"
+_SPACE = re.compile(rf"(?:{_BLANK}|--[^\n\r]*)+")
 _COMMENT_PART = re.compile(r"/\*|\*/")
-_LETTER = r"(?:[A-Za-z_]|(?!\s)[\u0080-\U0010ffff])"
+_LETTER = rf"(?:[A-Za-z_]|(?!{_BLANK})[\u0080-\U0010ffff])"
 _NAME = re.compile(rf"{_LETTER}(?:{_LETTER}|[0-9$])*")
 _NUMBER = re.compile(
     r"0[xX][0-9a-fA-F_]+|0[bB][01_]+|(?:\d[\d_]*(?:\.(?!\.)[\d_]*)?|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?", re.ASCII

@@ -53,6 +53,12 @@ def test_a_comma_may_end_a_list():
     assert one("CREATE TABLE t (a INT, b INT,)").columns == one("CREATE TABLE t (a INT, b INT)").columns
 
 
+def test_what_duckdb_takes_for_a_space_is_one_here_too():
+    (query, shown) = split("\ufeffSELECT 1;\u200bSHOW\u00a0FUNCTIONS\u2060")
+    assert query.text == "SELECT 1"
+    assert isinstance(shown, model.ShowFunctions)
+
+
 def test_what_is_not_understood_of_a_table_of_duckdbs_is_left_to_duckdb():
     text = "ALTER TABLE x.t RENAME TO u"
     with pytest.raises(ParseError):

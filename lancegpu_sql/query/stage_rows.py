@@ -24,7 +24,7 @@ _QUICK_SECONDS = 0.02  # nobody does, and the way to the worker takes as long as
 _QUICK_GROWTH = 4
 _MOST_ROWS_AT_ONCE = 32_768
 _MOST_IN_FLIGHT = 8
-_MOST_BYTES_AT_ONCE = 8 * 1024 * 1024
+_MOST_BYTES_AT_ONCE = 4 * 1024 * 1024
 """As much as one call carries: values that come in one piece need not be put together."""
 
 

@@ -26,6 +26,10 @@ from lancegpu_sql.workers.calls import (
 )
 
 
+_LARGE_BYTES = 2 * 1024 * 1024
+"""Of a result: its memory, taken from the C library and given back, costs more to have again than a copy of the values."""
+
+
 class CallStream:
     """Calls to one worker and their results, in the order they were sent.
 
@@ -71,7 +75,7 @@ class CallStream:
             except StopIteration:
                 self._ended = True
                 return None
-            values = None if chunk.data is None else chunk.data.column(0)
+            values = None if chunk.data is None else _in_own_memory(chunk.data.column(0))
             return decode_result(chunk.app_metadata.to_pybytes(), values)
 
     def done_sending(self) -> None:
@@ -194,6 +198,11 @@ class WorkerClient:
         (result,) = self._client.do_action(flight.Action(kind, body), flight.FlightCallOptions(**options))
         answer: bytes = result.body.to_pybytes()
         return answer
+
+
+def _in_own_memory(values: pa.Array) -> pa.Array:
+    """Values that are large in memory of Arrow's, which is used again; gRPC's is returned to the system each time."""
+    return values if values.nbytes < _LARGE_BYTES else values.copy_to(pa.default_cpu_memory_manager())
 
 
 class _NoAnswer(WorkerLost):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import worker_functions
 from applied import numbers
@@ -29,6 +30,14 @@ def worker(tmp_path: Path) -> Iterator[StartedWorker]:
 def test_a_call_gives_its_values(worker):
     result = worker.result_of(worker_functions.double, [1, 2, 3])
     assert result.values.to_pylist() == [2, 4, 6]
+
+
+def test_large_values_are_in_memory_that_is_used_again(worker):
+    before = pa.total_allocated_bytes()
+    values = worker.result_of(worker_functions.double, range(1_000_000)).values
+    assert values.nbytes >= 8_000_000
+    assert pa.total_allocated_bytes() - before >= values.nbytes
+    assert values[-1].as_py() == 1_999_998
 
 
 def test_a_wrong_token_is_refused(worker):

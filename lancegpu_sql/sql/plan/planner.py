@@ -20,6 +20,7 @@ from lancegpu_sql.sql.blocks.occurrences import Occurrence, occurrences, why_in_
 from lancegpu_sql.sql.blocks.places import check_place, is_read
 from lancegpu_sql.sql.blocks.readings import same_reading
 from lancegpu_sql.sql.blocks.resolve import resolve
+from lancegpu_sql.sql.blocks.rowless import has_rowless, write_out_rowless
 from lancegpu_sql.sql.blocks.scopes import AsWritten, inner_first
 from lancegpu_sql.sql.blocks.sources import Sources, on_calls
 from lancegpu_sql.sql.blocks.starred import write_out_stars
@@ -141,6 +142,12 @@ class _Planner:
             if any(is_star(item) and markers_in(item) for item in select.expressions):
                 with suppress(NotPlanned):
                     write_out_stars(select, written)
+        rowless = [select for select in inner_first(self._tree) if select.args.get("from_") and has_rowless(select)]
+        for select in rowless:
+            with suppress(NotPlanned):
+                self._write_out_rowless(select)
+        if rowless:
+            self._written = written = AsWritten(self._marked, self._describe)
         for select in inner_first(self._tree) if any(computed.values()) else ():
             if any(map(is_marker, own_nodes(select))) and select.args.get("from_"):
                 try:
@@ -184,11 +191,20 @@ class _Planner:
         if note not in self._notes:
             self._notes.append(note)
 
-    def _read_stored(self, select: exp.Select, computed: Computed) -> None:
+    def _write_out_rowless(self, select: exp.Select) -> None:
+        if self._can_be_named(select):
+            write_out_rowless(select, Sources(select, self._written), self._marked.is_deterministic)
+
+    def _can_be_named(self, select: exp.Select) -> bool:
+        """Name the items of a block, whose names would change with what stands in them."""
         if self._written.columns(select) is not None:
             self._name_items(select)
-        elif any(not isinstance(item, (exp.Alias, exp.Column)) for item in select.expressions):
-            return  # names of its columns would change
+            return True
+        return all(isinstance(item, (exp.Alias, exp.Column)) for item in select.expressions)
+
+    def _read_stored(self, select: exp.Select, computed: Computed) -> None:
+        if not self._can_be_named(select):
+            return
 
         def below(source: exp.Expr, function: str, inputs: tuple[str, ...]) -> Below | None:
             return stored_below(source, function, inputs, self._tree, self._written, computed)

@@ -210,3 +210,12 @@ SELECT nd(id) AS k, id, count(*), grouping(nd(t.id)) FROM t GROUP BY CUBE (nd(id
 SELECT nd(id) AS k, count(*) FROM t GROUP BY GROUPING SETS ((nd(id)), (nd(id)), ()) ORDER BY ALL;
 SELECT (SELECT max(c) FROM u) AS m, nul(count(*)) AS n FROM t WHERE p(id) GROUP BY ROLLUP ((SELECT max(c) FROM u)) ORDER BY ALL;
 SELECT * REPLACE (f(b) AS b) FROM t;
+SELECT t.id FROM t, LATERAL (SELECT f(t.a) AS n) WHERE n > 1;
+SELECT *, n + 1 FROM t, LATERAL (SELECT f(t.a) AS n) ORDER BY ALL;
+SELECT (SELECT f(t.a)), t.s FROM t ORDER BY t.id LIMIT 3;
+SELECT a, sum((SELECT f(t.b))), (SELECT g(t.a)) FROM t GROUP BY a HAVING (SELECT g(t.a)) > 0;
+SELECT l.v, m.w, u.id FROM u LEFT JOIN t ON t.id = u.id LEFT JOIN LATERAL (SELECT f(t.a) AS v) l ON true, LATERAL (SELECT g(l.v), h(u.id, l.v)) AS m(w, x) WHERE m.x > 2;
+SELECT l.v, max(t.id) OVER (PARTITION BY l.v ORDER BY t.id) FROM t, (SELECT f(t.a) AS v) AS l QUALIFY row_number() OVER (ORDER BY l.v, t.id) < 5;
+SELECT * REPLACE (f(a) AS a, g(b) AS b) FROM t WHERE f(a) > 1 ORDER BY a, id LIMIT 5 OFFSET 1;
+SELECT t.* EXCLUDE (l) REPLACE (f(t.a) AS a), u.* FROM t JOIN u ON u.id = t.id;
+WITH c AS (SELECT * REPLACE (nul(b) AS b) FROM t) SELECT b, count(*) FROM c GROUP BY b

@@ -1,0 +1,1 @@
+SELECT id, (SELECT g(t.a)) FROM t WHERE (SELECT g(t.a)) > 1 ORDER BY id LIMIT 2

@@ -1,0 +1,1 @@
+SELECT (SELECT max(g(t.a))) FROM t

@@ -236,7 +236,7 @@ class FunctionQuery:
         cursor = self._state.cursor()
         try:
             with duckdb_errors():
-                self._make_kept(cursor, functions, "all")
+                self._make_kept(cursor, functions, "all", united=True)
                 yield _Describer(cursor, functions, self._tables, self._parameters)
         except LanceGpuError as exc:
             if called or NeedsToRun.__name__ in exc.message:  # calls with constants are doubted only
@@ -249,17 +249,36 @@ class FunctionQuery:
     def _bind(self, cursor: duckdb.DuckDBPyConnection, text: str, parameters: Any, functions: InPlace) -> Any:
         """A text as a relation of a reading."""
         try:
-            self._make_kept(cursor, functions, "none")
-            return bound(self._tables, cursor, functions.text(text), parameters, functions)
+            return self._bound(cursor, text, parameters, functions, "none")
         except duckdb.BinderException as exc:
-            if not any(word in str(exc) for word in _REFUSES):
-                raise
-        self._make_kept(cursor, functions, "deterministic")
-        return bound(self._tables, cursor, functions.text(text, "deterministic"), parameters, functions)
+            said = exc
+        movable: Movable = "deterministic" if any(word in str(said) for word in _REFUSES) else "none"
+        with suppress(duckdb.BinderException):
+            if movable != "none":
+                return self._bound(cursor, text, parameters, functions, movable)
+        try:  # it did bind when it was described, where one name stood for both
+            return self._bound(cursor, text, parameters, functions, movable, united=True)
+        except duckdb.BinderException:
+            raise said from None
 
-    def _make_kept(self, cursor: duckdb.DuckDBPyConnection, functions: InPlace, movable: Movable) -> None:
+    def _bound(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        text: str,
+        parameters: Any,
+        functions: InPlace,
+        movable: Movable,
+        *,
+        united: bool = False,
+    ) -> Any:
+        self._make_kept(cursor, functions, movable, united=united)
+        return bound(self._tables, cursor, functions.text(text, movable, united=united), parameters, functions)
+
+    def _make_kept(
+        self, cursor: duckdb.DuckDBPyConnection, functions: InPlace, movable: Movable, *, united: bool
+    ) -> None:
         for kept in self._kept:
-            bound(self._tables, cursor, functions.text(kept.text, movable), None, functions)
+            bound(self._tables, cursor, functions.text(kept.text, movable, united=united), None, functions)
 
 
 def bound(
@@ -326,7 +345,8 @@ class _Describer:
 
     def _relation(self, text: str) -> Any:
         parameters = parameters_for(text, self._parameters)
-        return bound(self._tables, self._cursor, self._functions.text(text, "all"), parameters, self._functions)
+        named = self._functions.text(text, "all", united=True)
+        return bound(self._tables, self._cursor, named, parameters, self._functions)
 
     def read_tree(self, text: str) -> object:
         """DuckDB's own reading of a query; None where it gives none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -100,7 +100,7 @@ class InPlace:
         self._inner_names = InnerNames(maker, self.as_written)
         self.names_inner = False  # DuckDB then shows lines that nobody wrote
 
-    def text(self, text: str, movable: Movable = "none") -> str:
+    def text(self, text: str, movable: Movable = "none", *, united: bool = False) -> str:
         """A text with the Functions' private names.
 
         Parameters
@@ -109,10 +109,13 @@ class InPlace:
             Which Functions DuckDB may move as it moves those of its own, and compute while it plans. Others it does not
             push below a join or before a cheap condition; but there are places where it allows none such. What a
             Function gives for constants it may always compute beforehand, where nothing keeps it from being computed.
+        united
+            Whether a call in TRY that is written like one outside of it is that one: a key of GROUP BY.
         """
         calls = calls_in(text, self._signatures)
         if not calls:
             return text
+        calls = _united(text, calls) if united else calls
         marked = [replace(call, function=self._made(call, movable)) for call in calls]
         return unquoted(in_place(text, marked, self._names), self._names.values())
 
@@ -166,6 +169,16 @@ class InPlace:
 
         self._callables.append(called)
         make_udf(self._maker, private, types, called, volatile=not moves)
+
+
+def _united(text: str, calls: Sequence[TextCall]) -> tuple[TextCall, ...]:
+    def written(call: TextCall) -> tuple[str, ...]:
+        return call.function, *("".join(text[start:end].split()) for start, end in call.arguments)
+
+    outside = {written(call) for call in calls if not call.in_try}
+    return tuple(
+        replace(call, in_try=False, alone_in_try=False) if written(call) in outside else call for call in calls
+    )
 
 
 class NeedsToRun(Exception):

@@ -77,6 +77,10 @@ GOOD = "(SELECT * FROM docs WHERE text <> 'bad') good"
             f"SELECT id FROM {GOOD} QUALIFY row_number() OVER (PARTITION BY size(text) ORDER BY id) = 1 ORDER BY id",
             [(1,), (4,)],
         ),
+        (
+            f"SELECT size(text) AS s, TRY(scaled(size(text), 2)) FROM {GOOD} GROUP BY s HAVING TRY(size( text)) > 3",
+            [(4, 8.0)],
+        ),
         ("SELECT CASE WHEN id = 5 THEN 0 ELSE size(text) END FROM docs ORDER BY id", [(3,), (3,), (None,), (4,), (0,)]),
         ("SELECT id, unnest(words(text)) FROM docs WHERE id = 1", [(1, "a"), (1, "b")]),
         ("SELECT list_transform(['x', 'yy'], lambda t: size(t))", [([1, 2],)]),

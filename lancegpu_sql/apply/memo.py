@@ -26,6 +26,11 @@ _LOOK_UP_SECONDS = 1.5e-7
 _MAY_REPEAT = 0.1
 """Of the rows to come, as large a share may well repeat, whatever was found so far."""
 
+_QUICK_PART = 8
+"""What a quick Function is given to show that its rows repeat: the limit by this."""
+
+_MOST_REST = 8
+
 
 class Values(Protocol):
     """Values that are computed, or will be."""
@@ -102,8 +107,8 @@ class Memo:
 
     Two rows are the same where the 128-bit digests of their arguments are, by which stored values are proven too. When
     it is full it begins anew: a value may then be computed again. Where the Function is so quick that computing rows again
-    costs less than looking for them has saved, it rests then for as many rows as filled it. Safe for use by several
-    threads.
+    costs less than looking for them, a part of the memory has to show that rows repeat; where they do not, it rests for as
+    many rows as filled that, the next time for twice as many. Safe for use by several threads.
 
     Parameters
     ----------
@@ -116,6 +121,7 @@ class Memo:
         self._lock = threading.Lock()
         self._generation = _Generation()
         self._resting_rows = 0
+        self._in_vain = 0  # how often in a row it was full and had saved too little
         self._row_seconds: float | None = None
         self.rows = 0
         self.computed_rows = 0
@@ -160,9 +166,14 @@ class Memo:
     def _rests(self, rows: int) -> bool:
         """Whether that many rows are computed without a look; what is full begins anew."""
         generation = self._generation
-        if not self._resting_rows and generation.full(self._limit_bytes):
-            self._resting_rows = 0 if self._pays(generation) else generation.rows
-            self._generation = _Generation()
+        if not self._resting_rows and generation.full(self._limit_bytes // _QUICK_PART):
+            if not self._pays(generation):
+                self._in_vain += 1
+                self._resting_rows = generation.rows * min(2 ** (self._in_vain - 1), _MOST_REST)
+                self._generation = _Generation()
+            elif generation.full(self._limit_bytes):
+                self._in_vain = 0
+                self._generation = _Generation()
         if not self._resting_rows:
             return False
         self._resting_rows = max(0, self._resting_rows - rows)

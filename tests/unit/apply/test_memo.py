@@ -104,7 +104,7 @@ def test_a_full_memo_begins_anew():
 
 
 def asked_after_it_was_full(row_seconds: float) -> list[int | None]:
-    memo, squares = Memo(100_000), Squares()
+    memo, squares = Memo(800_000), Squares()
     memo.took(1, row_seconds)
     memo.find(batch(*range(2_000)), squares)
     squares.asked.clear()
@@ -114,20 +114,33 @@ def asked_after_it_was_full(row_seconds: float) -> list[int | None]:
     return squares.asked
 
 
-def test_a_full_memo_of_a_quick_function_rests_for_as_many_rows_as_filled_it():
+def test_a_part_of_the_memory_without_repeats_has_a_quick_function_rest_for_as_many_rows():
     assert asked_after_it_was_full(row_seconds=1e-7) == [7] * 2_001
 
 
-def test_a_full_memo_of_a_slow_function_goes_on_at_once():
-    assert asked_after_it_was_full(row_seconds=1e-5) == [7]
+def test_values_of_a_slow_function_are_kept_up_to_the_limit():
+    assert asked_after_it_was_full(row_seconds=1e-5) == []
 
 
-def test_a_full_memo_that_found_much_goes_on_at_once():
-    memo, squares = Memo(100_000), Squares()
+def test_values_of_a_quick_function_that_repeat_are_kept_up_to_the_limit():
+    memo, squares = Memo(800_000), Squares()
     memo.took(1, 1e-6)
     memo.find(batch(*[*range(2_000)] * 2), squares)
     memo.find(batch(7, 7), squares)
-    assert squares.asked[2_000:] == [7]
+    assert squares.asked[2_000:] == []
+
+
+def test_each_rest_is_twice_as_long_as_the_one_before_it():
+    memo, squares = Memo(800_000), Squares()
+    memo.took(1, 1e-7)
+    for rests in (1, 2, 4, 8, 8):
+        memo.find(batch(*range(2_000)), squares)
+        squares.asked.clear()
+        for _ in range(rests):
+            memo.find(batch(*[7] * 2_000), squares)
+        assert squares.asked == [7] * 2_000 * rests
+    memo.find(batch(7, 7), squares)
+    assert len(squares.asked) == 2_000 * rests + 1
 
 
 def test_what_never_came_is_asked_for_again_and_what_came_is_kept():

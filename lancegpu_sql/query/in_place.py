@@ -14,7 +14,7 @@ from lancegpu_sql.errors import InvalidData
 from lancegpu_sql.query.arguments import FunctionTypes
 from lancegpu_sql.query.bound import version_called
 from lancegpu_sql.query.inner_names import InnerNames
-from lancegpu_sql.query.private_names import as_written, private_name, unquoted
+from lancegpu_sql.query.private_names import WrittenLines, as_written, private_name, unquoted
 from lancegpu_sql.query.udf import make_udf
 from lancegpu_sql.sql.functions_in_text import Signature, TextCall, calls_in, in_place
 
@@ -97,6 +97,7 @@ class InPlace:
         self._callables: list[Callable[..., pa.Array]] = []  # DuckDB counts on them to live as long as its functions
         self._names: dict[str, str] = {}
         self._written: dict[str, str] = {}
+        self._lines = WrittenLines()
         self._inner_names = InnerNames(maker, self.as_written)
         self.names_inner = False  # DuckDB then shows lines that nobody wrote
 
@@ -117,7 +118,9 @@ class InPlace:
             return text
         calls = _united(text, calls) if united else calls
         marked = [replace(call, function=self._made(call, movable)) for call in calls]
-        return unquoted(in_place(text, marked, self._names), self._names.values())
+        private = unquoted(in_place(text, marked, self._names), self._names.values())
+        self._lines.note(private, text)
+        return private
 
     def with_inner_names(self, text: str) -> str:
         """A text with private names in which the columns of subqueries have names that their user can write."""
@@ -126,8 +129,8 @@ class InPlace:
         return named
 
     def as_written(self, words: str) -> str:
-        """What DuckDB says, in the Functions' own names."""
-        return as_written(words, self._written)
+        """What DuckDB says, in the Functions' own names, of lines as they are written."""
+        return as_written(self._lines.put_back(words), self._written)
 
     def close(self) -> None:
         """Remove them."""

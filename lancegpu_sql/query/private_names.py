@@ -50,3 +50,35 @@ def as_written(words: str, written: Mapping[str, str]) -> str:
         return name if _PLAIN.fullmatch(name) else '"' + name.replace('"', '""') + '"'
 
     return _PRIVATE.sub(name_of, words)
+
+
+class WrittenLines:
+    """The lines of texts with private names as they were written, to show these where DuckDB shows one of those."""
+
+    def __init__(self) -> None:
+        self._written: dict[str, str] = {}
+
+    def note(self, private: str, written: str) -> None:
+        """Note a text's lines; each character stands where it stood."""
+        if len(private) == len(written):
+            lines = zip(private.split("\n"), written.split("\n"), strict=True)
+            self._written |= {one: other for one, other in lines if one != other}
+
+    def put_back(self, words: str) -> str:
+        """What DuckDB says, with a line that it shows as it was written."""
+        return _SHOWN_LINE.sub(lambda match: match[1] + self._as_written(match[2]), words)
+
+    def _as_written(self, shown: str) -> str:
+        if shown in self._written:
+            return self._written[shown]
+        before, after = (_CUT if cut else "" for cut in (shown.startswith(_CUT), shown.endswith(_CUT)))
+        part = shown[len(before) : len(shown) - len(after)]
+        found = [line for line in self._written if (before or after) and line.count(part) == 1]
+        if len(found) != 1:
+            return shown
+        start = found[0].index(part)
+        return f"{before}{self._written[found[0]][start : start + len(part)]}{after}"
+
+
+_SHOWN_LINE = re.compile(r"(\nLINE \d+: )(.*)")
+_CUT = "..."

@@ -191,7 +191,8 @@ class QuerySession:
         assert self._functions is not None
         named, versions = with_version_names(text)
         tables = QueryTables(self._tables, self._state.made, versions)
-        query = FunctionQuery(named, None, tables, self._state, known, self._functions)
+        # What DuckDB says against it is of the same line as where no Function is called.
+        query = FunctionQuery(f"\n{named}", None, tables, self._state, known, self._functions)
         try:
             return query.schema()
         except NeedsToRun:

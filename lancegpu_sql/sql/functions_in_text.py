@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lancegpu_sql.errors import InvalidQuery
@@ -70,12 +71,19 @@ def calls_in(text: str, known: Mapping[str, Signature]) -> tuple[TextCall, ...]:
 def in_place(text: str, calls: Sequence[TextCall], private_names: Mapping[str, str]) -> str:
     """The text with other names for the Functions, and every argument in its parameter's place without its name.
 
+    What follows stays in its column, unless arguments are written in another order than that of the parameters.
+
     Parameters
     ----------
     private_names
         By folded name, what to write in its place.
     """
-    return renamed(text, calls, lambda call: quote(private_names[call.function]))
+
+    def name(call: TextCall) -> str:
+        private = private_names[call.function]
+        return quote(private) + " " * (call.end - call.start - len(private))
+
+    return renamed(text, calls, name)
 
 
 def renamed(text: str, calls: Sequence[TextCall], name: Callable[[TextCall], str]) -> str:
@@ -93,8 +101,25 @@ def _rewritten(text: str, start: int, end: int, calls: Sequence[TextCall], name:
         at = call.end
         if not call.written_in_order:
             inner = [other for other in calls if call.open < other.start and other.close < call.close]
-            arguments = (_rewritten(text, *span, inner, name) for span in call.arguments)
-            pieces += [text[call.end : call.open + 1], ", ".join(arguments)]
+            arguments = [_rewritten(text, *span, inner, name) for span in call.arguments]
+            pieces += [text[call.end : call.open + 1], *_spread(text, call, arguments)]
             at = call.close
     pieces.append(text[at:end])
     return "".join(pieces)
+
+
+def _spread(text: str, call: TextCall, arguments: Sequence[str]) -> Iterator[str]:
+    """A call's arguments, each where it stands, and nothing of what else is in its brackets."""
+    if list(call.arguments) != sorted(call.arguments):
+        yield ", ".join(arguments)
+        return
+    at = call.open + 1
+    for number, ((start, end), argument) in enumerate(zip(call.arguments, arguments, strict=True)):
+        between = _NO_LINE_END.sub(" ", text[at:start])
+        yield f",{between[1:]}" if number else between
+        yield argument
+        at = end
+    yield _NO_LINE_END.sub(" ", text[at : call.close])
+
+
+_NO_LINE_END = re.compile(r"[^\r\n]")

@@ -323,6 +323,15 @@ def test_a_caret_points_into_the_text_as_written(session: QuerySession):
     assert line[caret.index("^") :].startswith("'x'")
 
 
+@pytest.mark.parametrize("between", ["\n", "'" + "x" * 200 + "', "])
+def test_a_line_is_shown_as_written_where_arguments_have_names(session: QuerySession, between: str):
+    with pytest.raises(InvalidQuery) as raised:
+        session.sql(f'SELECT scaled(n := 1, by := 2), {between}"Size"(text => nothing) FROM docs')
+    line, caret = raised.value.message.splitlines()[-2:]
+    assert line.endswith('"Size"(text => nothing) FROM docs')
+    assert line[caret.index("^") :].startswith("nothing")
+
+
 def test_parameters_are_arguments(session: QuerySession):
     assert session.sql("SELECT size(?), size($2)", ["ab", "c"]).fetchall() == [(2, 1)]
     assert session.sql("SELECT size($a)", {"a": "abc"}).fetchall() == [(3,)]

@@ -480,6 +480,7 @@ def test_each_statement_is_carried_out_when_its_result_is_asked_for(db: lg.Datab
         "UPDATE docs SET text = nothing",
         "DELETE FROM docs WHERE id = nothing",
         "CREATE TABLE other AS SELECT nothing FROM docs",
+        'INSERT INTO docs (id) SELECT "Size"(text := nothing) FROM docs',
     ],
 )
 def test_what_duckdb_cannot_bind_is_told_at_its_place(db: lg.Database, text: str):
@@ -487,6 +488,13 @@ def test_what_duckdb_cannot_bind_is_told_at_its_place(db: lg.Database, text: str
         db.sql(f"SELECT 1;\n{text}")
     caret = " " * text.index("nothing") + "^"
     assert caught.value.message.endswith(f"\n{text}\n{caret}")
+
+
+def test_what_duckdb_cannot_bind_in_a_views_query_is_told_at_its_place(db: lg.Database):
+    text = "CREATE MATERIALIZED VIEW other AS SELECT id, size(text := nothing) AS n FROM docs"
+    with pytest.raises(InvalidQuery, match='"nothing" not found') as caught:
+        db.sql(text)
+    assert caught.value.facts["column"] == text.index("nothing") + 1
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,12 @@ NAMES = {"f": "_f", "g": "_g", "nothing": "_n", "my.embed-2": "_e"}
 
 
 def replaced(text: str) -> str:
-    return in_place(text, calls_in(text, KNOWN), NAMES)
+    """The text with the other names, without the blanks that keep what follows in its column."""
+    return without_blanks(in_place(text, calls_in(text, KNOWN), NAMES))
+
+
+def without_blanks(text: str) -> str:
+    return text.replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,7 @@ def replaced(text: str) -> str:
 def test_calls_get_the_other_name(text: str, expected: str | None):
     if expected is None:
         expected = text.replace("f(", '"_f"(')
-    assert replaced(text) == expected
+    assert replaced(text) == without_blanks(expected)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,23 @@ def test_what_is_no_call_stays(text: str):
     ],
 )
 def test_arguments_stand_in_the_order_of_the_parameters(text: str, expected: str | None):
-    assert replaced(text) == (expected or text.replace("f(", '"_f"(').replace("g(", '"_g"('))
+    expected = expected or text.replace("f(", '"_f"(').replace("g(", '"_g"(')
+    assert replaced(text) == without_blanks(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT g(x := 1, y => a), b", "SELECT _(     1,      a), b"),
+        ("SELECT g(/* , */ 1, y /* ( */ := f(x := a)), b", "SELECT _(        1,              _(     a)), b"),
+        ("SELECT (1).f() + t.a.g(y := 2), b", "SELECT (1)._() + t.a._(     2), b"),
+        ("SELECT made(x, by := 2, on := [1]), b", "SELECT _   (x                    ), b"),
+        ("SELECT f(x := -- a\n a), b", "SELECT _(         \n a), b"),
+    ],
+)
+def test_what_follows_an_argument_with_a_name_stays_in_its_column(text: str, expected: str):
+    calls = calls_in(text, KNOWN)
+    assert in_place(text, calls, {call.function: "_" for call in calls}).replace('"', "") == expected
 
 
 @pytest.mark.parametrize(
@@ -219,18 +240,21 @@ def test_of_nested_calls_in_a_try_only_the_outer_is_alone():
 
 
 def test_a_text_that_does_not_parse_has_its_calls_found():
-    assert replaced("SELECT f(x) FRM ( WHERE f(y) GARBAGE") == 'SELECT "_f"(x) FRM ( WHERE "_f"(y) GARBAGE'
+    assert replaced("SELECT f(x) FRM ( WHERE f(y) GARBAGE") == without_blanks(
+        'SELECT "_f"(x) FRM ( WHERE "_f"(y) GARBAGE'
+    )
 
 
 def test_constants_for_a_class_are_told_apart_from_arguments():
     (call,) = calls_in("SELECT made(x + 1, by := 2, on => ['a'])", KNOWN)
     assert call.function == 'made{"On": ["a"], "by": 2}'
-    assert (
-        in_place(
-            "SELECT made(by := 2, x := y)", calls_in("SELECT made(by := 2, x := y)", KNOWN), {'made{"by": 2}': "_m"}
-        )
-        == 'SELECT "_m"(y)'
-    )
+    (call,) = calls = calls_in("SELECT made(by := 2, x := y)", KNOWN)
+    assert in_place("SELECT made(by := 2, x := y)", calls, {call.function: "_m"}).split() == [
+        "SELECT",
+        '"_m"',
+        "(",
+        "y)",
+    ]
 
 
 @pytest.mark.parametrize(

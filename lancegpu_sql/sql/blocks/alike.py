@@ -11,28 +11,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from sqlglot import exp
 
 from lancegpu_sql.sql.blocks.block import Block
-from lancegpu_sql.sql.blocks.kinds import has_subquery, is_aggregate, is_volatile, markers_in, same_key
+from lancegpu_sql.sql.blocks.kinds import is_aggregate, is_volatile, markers_in, same_key
 from lancegpu_sql.sql.blocks.marked import Marked
 
 
 def unite(block: Block) -> None:
-    """Make the calls of what is one expression copies of one call; calls that give the same again are so anyway."""
-    keys = _that_vary(block, block.group_keys())
+    """Make the calls of what is one expression copies of one call."""
+    keys = _with_calls(block, block.group_keys())
     for part in _outside_aggregates(block) if keys else ():
         _become(part, keys, block.marked)
-    items = _that_vary(block, (item.unalias() for item in block.items))
+    items = _with_calls(block, (item.unalias() for item in block.items if not _gives_the_same_again(block, item)))
     for part in _whole_keys(block) if items else ():
         _become(part, items, block.marked)
 
 
-def _that_vary(block: Block, parts: Iterable[exp.Expr]) -> Mapping[str, exp.Expr]:
-    """The first of each expression with calls that `key_of` tells apart, by how it is written."""
-    marked, found = block.marked, dict[str, exp.Expr]()
+def _with_calls(block: Block, parts: Iterable[exp.Expr]) -> Mapping[str, exp.Expr]:
+    """The first of each expression with calls, by how it is written."""
+    found = dict[str, exp.Expr]()
     for part in parts:
-        markers = markers_in(part)
-        if markers and (has_subquery(part) or is_volatile(part) or not all(map(marked.is_deterministic, markers))):
-            found.setdefault(_as_written(part, marked), part)
+        if markers_in(part):
+            found.setdefault(_as_written(part, block.marked), part)
     return found
+
+
+def _gives_the_same_again(block: Block, item: exp.Expr) -> bool:
+    return not is_volatile(item) and all(map(block.marked.is_deterministic, markers_in(item)))
 
 
 def _outside_aggregates(block: Block) -> Iterator[exp.Expr]:

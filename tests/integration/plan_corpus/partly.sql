@@ -24,3 +24,4 @@ SELECT t.id, f(u.c) FROM t LEFT JOIN u ON CASE WHEN u.c > 10 THEN p(u.c // 10) E
 SELECT 1 AS k, sum(f(a)), nul(count(*)) FROM t GROUP BY 1;
 SELECT id, (SELECT sum(nul(c)) FROM u) AS n, f(id) FROM t GROUP BY ROLLUP (id, (SELECT sum(nul(c)) FROM u), f(id)) ORDER BY ALL;
 SELECT (SELECT sum(g(c)) FROM u) AS m, nul(count(*)) FROM t GROUP BY ROLLUP ((SELECT sum(g(c)) FROM u)) ORDER BY ALL;
+SELECT f(c) AS k, len([f(q) FOR q IN li(7)]) AS n, nul(count(*)) FROM u GROUP BY ROLLUP (f(c), len([f(q) FOR q IN li(7)])) ORDER BY ALL;

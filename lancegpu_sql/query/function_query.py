@@ -359,5 +359,8 @@ def read_tree(cursor: duckdb.DuckDBPyConnection, text: str) -> object:
         found = cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
     except duckdb.Error:
         return None
-    tree = json.loads(found[0][0])
+    try:
+        tree = json.loads(found[0][0])
+    except RecursionError:  # brackets within brackets, a thousand deep
+        return None
     return None if tree.get("error") else tree

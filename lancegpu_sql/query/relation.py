@@ -18,6 +18,9 @@ from lancegpu_sql.tables.snapshot import Snapshot
 # What Lance says to a condition that it cannot carry out.
 _REFUSALS = (ValueError, NotImplementedError, pa.ArrowException, OSError)
 
+# What Lance is told of a condition doubles with each AND or OR in it: beyond these brackets Arrow checks the rows.
+_MOST_BRACKETS = 20
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -96,10 +99,12 @@ class TableRelation(pa.dataset.Dataset):  # type: ignore[misc]  # pyarrow has no
         return f"{ROW_ID} IN ({', '.join(map(str, ids))})" if ids else "false"
 
     def _filtered_by_lance(self, names: Sequence[str], condition: Any) -> pa.RecordBatchReader | None:
-        """The rows that satisfy a condition in Lance's meaning of it; None where Lance refuses it.
+        """The rows that satisfy a condition in Lance's meaning of it; None where Lance refuses it, or it would take long.
 
         It also refuses any condition on a table with a column of some types, such as durations.
         """
+        if str(condition).count("(") > _MOST_BRACKETS:
+            return None
         try:
             return self._reader(names, condition)
         except _REFUSALS:

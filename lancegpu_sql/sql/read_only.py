@@ -19,14 +19,18 @@ def reads_only(tree: object, tables: Iterable[str]) -> bool:
 
 
 def _is_known(node: Mapping[str, Any], known: set[str]) -> bool:
-    if node.get("type") != "BASE_TABLE":
-        return node.get("type") not in _OTHERS
+    kind = node.get("type")  # that of a constant is a mapping
+    if kind != "BASE_TABLE":
+        return not isinstance(kind, str) or kind not in _OTHERS
     return fold(node["table_name"]) in known and not (node["schema_name"] or node["catalog_name"])
 
 
 def _nodes(tree: object) -> Iterator[Mapping[str, Any]]:
-    if isinstance(tree, Mapping):
-        yield tree
-    children = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
-    for child in children:
-        yield from _nodes(child)
+    left = [tree]
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            yield one
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)

@@ -50,6 +50,12 @@ def test_a_result_keeps_the_versions_it_was_asked_over(folder: LanceFolder, sess
     assert result.fetchall() == result.fetchall() == [(9,)]
 
 
+@pytest.mark.timeout(30)  # it would take an hour where Lance checked it
+def test_a_condition_of_many_parts_takes_no_longer_than_its_rows(session: QuerySession):
+    parts = " AND ".join(f"id <> {number}" for number in range(2, 30))
+    assert session.sql(f"SELECT id FROM reviews WHERE {parts}").fetchall() == [(1,)]
+
+
 def test_a_table_named_twice_is_opened_once(folder: LanceFolder, session: QuerySession):
     session.sql("SELECT * FROM reviews a JOIN Reviews b USING (id)").fetchall()
     assert set(folder.opened) == {"reviews"}

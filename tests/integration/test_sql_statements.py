@@ -538,3 +538,14 @@ def test_what_duckdb_cannot_bind_in_a_query_is_told_at_its_place(db: lg.Database
     with pytest.raises(InvalidQuery, match=r"LINE 2:   nothing FROM docs\n          \^") as caught:
         db.sql("SELECT size(text),\n  nothing FROM docs")
     assert "size" not in caught.value.message.partition("LINE")[0]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT size({'upper(' * 400}text{')' * 400}) FROM docs WHERE id = 2",
+        "SELECT size(text) FROM docs WHERE id = 2 USING SAMPLE 3 ROWS",
+    ],
+)
+def test_a_deep_query_and_one_of_a_sample_call_functions(db: lg.Database, query: str) -> None:
+    assert rows(db, query) == [(2,)]

@@ -23,6 +23,7 @@ def read(query: str) -> object:
         "SELECT f(a) FROM docs JOIN tags USING (a)",
         "WITH c AS (FROM DOCS) SELECT * FROM c, (VALUES (1)) AS v(n)",
         "SELECT a FROM docs WHERE a IN (SELECT a FROM tags) UNION SELECT 1",
+        "SELECT f(a) FROM docs USING SAMPLE 3 ROWS",
     ],
 )
 def test_tables_and_what_is_made_of_them(query: str):

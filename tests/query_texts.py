@@ -5,7 +5,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 _COLUMNS = {"t": ("id", "a", "b"), "u": ("id", "a", "c"), "empty_table": ("id", "a", "b")}
-_NUMBER_CALLS = ("f({})", "g({})", "nul({})", "h({}, {})", "f(g({}))", "length(t1({}))", "rec({}).lo", "li({})[2]")
+_NUMBER_CALLS = (
+    "f({})", "g({})", "nul({})", "nd({})", "h({}, {})", "h(y := {}, x := {})", "f(g({}))", "length(t1({}))", "rec({}).lo", "li({})[2]",
+    "TRY(picky({}))", "(SELECT f({}))", "len([f(e) FOR e IN li({})])",
+)  # fmt: skip
 
 
 @st.composite
@@ -56,7 +59,10 @@ def sources(draw: st.DrawFn, depth: int) -> tuple[str, tuple[str, ...]]:
     """A FROM, and the columns that may be named."""
     name = draw(st.sampled_from(["t", "t", "u", "empty_table"]))
     first, columns = f"{name} AS x", tuple(f"x.{column}" for column in _COLUMNS[name])
-    kind = draw(st.integers(0, 6 if depth else 3))
+    kind = draw(st.integers(-1, 6 if depth else 3))
+    if kind == -1:
+        on = f"x.id = z.id AND {draw(conditions((*columns, 'z.id', 'z.c'), 1))}"
+        return f"{first} {draw(st.sampled_from(['SEMI', 'ANTI']))} JOIN u AS z ON {on}", columns
     if kind <= 1:
         return first, columns
     if kind <= 3:
@@ -84,7 +90,7 @@ def selects(draw: st.DrawFn, depth: int = 1) -> tuple[str, int]:
     if depth and draw(st.integers(0, 3)) == 0:
         where.append(draw(subqueries(columns)))
     filtered = f" WHERE {' AND '.join(where)}" if where else ""
-    body = draw(st.sampled_from([_plain, _plain, _grouped, _windowed]))
+    body = draw(st.sampled_from([_plain, _plain, _grouped, _windowed, _unnested]))
     items, end = body(draw, columns)
     ordered = (
         " ORDER BY ALL" + draw(st.sampled_from(["", " LIMIT 3", " LIMIT 2 OFFSET 1"])) if draw(st.booleans()) else ""
@@ -124,11 +130,22 @@ def _grouped(draw: st.DrawFn, columns: tuple[str, ...]) -> tuple[list[str], str]
     if draw(st.booleans()):
         closed += f" FILTER (WHERE {draw(conditions(columns, 1))})"
     items = [f"{key} AS k", f"nul({closed}) AS v", "count(*)"]
-    written = draw(st.sampled_from([key, "1", "k", "ALL", f"ROLLUP ({key})"]))
+    inner = draw(st.sampled_from(["count(*)", "max(z.a)", f"sum({draw(numbers(('z.a', 'z.c'), 1))})"]))
+    if draw(st.booleans()):
+        items.append(f"(SELECT {inner} FROM u AS z) AS s")
+    sets = [f"ROLLUP ({key})", f"CUBE ({key}, (SELECT {inner} FROM u AS z))", f"GROUPING SETS (({key}), (k), ())"]
+    written = draw(st.sampled_from([key, "1", "k", "ALL", *sets]))
     if written.isdigit() is False and key in {"1", "3"}:
         written = "1"
     having = draw(st.sampled_from(["", " HAVING count(*) > 1", " HAVING p(count(*)) AND max(1) = 1"]))
     return items, f" GROUP BY {written}{having}"
+
+
+def _unnested(draw: st.DrawFn, columns: tuple[str, ...]) -> tuple[list[str], str]:
+    """Several rows of one: all UNNESTs of a block make them at once."""
+    one, other = (f"unnest(li({draw(numbers(columns, 1))}))" for _ in range(2))
+    items = [f"{one} AS e", draw(st.sampled_from(["f(e)", f"f({other})", other])), draw(numbers(columns))]
+    return items, ""
 
 
 def _windowed(draw: st.DrawFn, columns: tuple[str, ...]) -> tuple[list[str], str]:

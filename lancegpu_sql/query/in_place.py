@@ -111,13 +111,13 @@ class InPlace:
             push below a join or before a cheap condition; but there are places where it allows none such. What a
             Function gives for constants it may always compute beforehand, where nothing keeps it from being computed.
         united
-            Whether a call in TRY that is written like one outside of it is that one: a key of GROUP BY.
+            Whether calls that are written alike are one, in TRY and outside of it: a key of GROUP BY.
         """
         calls = calls_in(text, self._signatures)
         if not calls:
             return text
-        calls = _united(text, calls) if united else calls
-        marked = [replace(call, function=self._made(call, movable)) for call in calls]
+        called = _united(text, calls) if united else calls
+        marked = [replace(call, function=self._made(call, movable)) for call in called]
         private = unquoted(in_place(text, marked, self._names), self._names.values())
         self._lines.note(private, text)
         return private
@@ -174,14 +174,19 @@ class InPlace:
         make_udf(self._maker, private, types, called, volatile=not moves)
 
 
-def _united(text: str, calls: Sequence[TextCall]) -> tuple[TextCall, ...]:
-    def written(call: TextCall) -> tuple[str, ...]:
-        return call.function, *("".join(text[start:end].split()) for start, end in call.arguments)
+def _united(text: str, calls: Sequence[TextCall]) -> list[TextCall]:
+    alike: dict[tuple[str, ...], list[TextCall]] = {}
+    for call in calls:
+        arguments = ("".join(text[start:end].split()) for start, end in call.arguments)
+        alike.setdefault((call.function, *arguments), []).append(call)
+    return [_shared(call, others) for others in alike.values() for call in others]
 
-    outside = {written(call) for call in calls if not call.in_try}
-    return tuple(
-        replace(call, in_try=False, alone_in_try=False) if written(call) in outside else call for call in calls
-    )
+
+def _shared(call: TextCall, alike: Sequence[TextCall]) -> TextCall:
+    """A call as all that are written like it can be made: so DuckDB knows it wherever it stands."""
+    in_try = all(other.in_try for other in alike)
+    alone = in_try and all(other.alone_in_try for other in alike)
+    return replace(call, in_try=in_try, alone_in_try=alone, constant=all(other.constant for other in alike))
 
 
 class NeedsToRun(Exception):

@@ -5,7 +5,7 @@ DuckDB looks at what a view calls when it is made, and a Function is known to it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from lancegpu_sql.errors import InvalidQuery
 from lancegpu_sql.query.state import KeptText
@@ -79,12 +79,21 @@ def kept_used(text: str, kept: Mapping[str, KeptText], but: tuple[str, ...] = ()
     if not kept:
         return []
     known = kept.keys() - {fold(name) for name in but}
-    used: set[str] = set()
+    needs: dict[str, set[str]] = {}
     new = _names_in(text) & known
     while new:
-        used |= new
-        new = {name for one in new for name in _names_in(kept[one].text) & known} - used
-    return [one for name, one in kept.items() if name in used]
+        needs |= {name: (_names_in(kept[name].text) & known) - {name} for name in new}
+        new = {other for others in needs.values() for other in others} - needs.keys()
+    return [kept[name] for name in _in_order([name for name in kept if name in needs], needs)]
+
+
+def _in_order(names: list[str], needs: Mapping[str, set[str]]) -> Iterator[str]:
+    """Each after those that it needs, as far as that can be, and else as they were made."""
+    left = dict.fromkeys(names)
+    while left:
+        name = next((name for name in left if not needs[name] & left.keys()), next(iter(left)))
+        del left[name]
+        yield name
 
 
 def _names_in(text: str) -> set[str]:

@@ -78,6 +78,10 @@ GOOD = "(SELECT * FROM docs WHERE text <> 'bad') good"
             [(1,), (4,)],
         ),
         (
+            f"SELECT id + size('a') AS n FROM {GOOD} GROUP BY n HAVING CASE WHEN max(id) > 1 THEN id + size('a') END = 5",
+            [(5,)],
+        ),
+        (
             f"SELECT size(text) AS s, TRY(scaled(size(text), 2)) FROM {GOOD} GROUP BY s HAVING TRY(size( text)) > 3",
             [(4, 8.0)],
         ),
@@ -361,6 +365,13 @@ def test_a_view_is_replaced_only_when_that_is_said(session: QuerySession):
         session.sql("CREATE TEMP VIEW one AS SELECT size('ab') AS s")
     session.sql("CREATE OR REPLACE TEMP VIEW one AS SELECT size('ab') AS s")
     assert session.sql("FROM one").fetchall() == [(2,)]
+
+
+def test_a_view_over_one_that_is_replaced_reads_the_new_one(session: QuerySession):
+    session.sql("CREATE VIEW sizes AS SELECT size(text) AS n FROM docs WHERE id = 1")
+    session.sql("CREATE VIEW larger AS SELECT n + size('a') AS n FROM sizes")
+    session.sql("CREATE OR REPLACE VIEW sizes AS SELECT size(text) + 100 AS n FROM docs WHERE id = 1")
+    assert session.sql("FROM larger").fetchall() == [(104,)]
 
 
 def test_what_the_session_made_is_seen_by_a_query_with_functions(session: QuerySession):

@@ -6,17 +6,18 @@ still stand in it as they were, and so the place can be found in the user's text
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
 from collections.abc import Iterable
 from itertools import accumulate
 
-from lancegpu_sql.errors import InvalidQuery, LanceGpuError
+from lancegpu_sql.errors import InvalidQuery, LanceGpuError, ParseError
 from lancegpu_sql.sql.places import offset_of, place_of, query_error
 from lancegpu_sql.sql.statements.changes import FOUND, ROW_COLUMNS
 from lancegpu_sql.sql.statements.fault import fault
 from lancegpu_sql.sql.statements.model import Statement
-from lancegpu_sql.sql.statements.scanner import words_of
+from lancegpu_sql.sql.statements.scanner import Kind, Word, words_of
 
 _PLACE = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^.*\s*\Z")
 _CUT = "..."
@@ -24,6 +25,15 @@ _LEAST_SHOWN = 30  # of a cut line, to be sure of where it is from
 _PARSER = "Parser Error: "
 _NOT_WRITTEN = (*ROW_COLUMNS, FOUND)
 _CANDIDATES = re.compile(r"\nCandidate bindings: (.*)")
+_CLOSED_BY = {"(": ")", "[": "]", "{": "}", "CASE": "END"}
+# Words that no statement ends with, and what comes behind them.
+_THEN = {
+    **dict.fromkeys(("FROM", "JOIN", "INTO"), "a table"),
+    **dict.fromkeys(("WHERE", "HAVING", "QUALIFY", "ON", "AND", "OR", "NOT"), "a condition"),
+    **dict.fromkeys(("SELECT", "BY", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "LIKE", "LIMIT"), "an expression"),
+    **dict.fromkeys(("GROUP", "ORDER", "PARTITION"), "BY"),
+    **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT", "WITH"), "a query"),
+}
 
 
 def told_of(
@@ -45,7 +55,10 @@ def told_of(
     message = _without_row_columns(error.message)
     place = _PLACE.search(message)
     if place is None and message.startswith(_PARSER):
-        return fault(whole, offset_of(whole, statement.place), message.removeprefix(_PARSER).strip().rstrip("."))
+        begins = offset_of(whole, statement.place)
+        return _unfinished(whole, begins, statement.text, len(statement.text)) or fault(
+            whole, begins, message.removeprefix(_PARSER).strip().rstrip(".")
+        )
     if place is None:
         return error if message == error.message else InvalidQuery(message, **error.facts)
     said = message[: place.start()].rstrip()
@@ -57,11 +70,50 @@ def told_of(
     start, is_end = found
     at = offset_of(whole, statement.place) + _before_numbering(statement.text, text, start)
     if said.startswith(_PARSER):
-        return fault(whole, at, "This expression is not complete" if is_end else said.removeprefix(_PARSER))
+        if is_end:
+            return fault(whole, at, "This expression is not complete")
+        begins = offset_of(whole, statement.place)
+        return _unfinished(whole, begins, statement.text, at - begins) or fault(
+            whole, at, said.removeprefix(_PARSER) + _meant(statement.text, at - begins)
+        )
     if query == statement.text and offset_of(whole, statement.place) == 0:  # DuckDB shows just that
         shown = place_of(whole, at)
         return InvalidQuery(message, **{"line": shown.line, "column": shown.column, **error.facts})
     return query_error(said, whole, at, **error.facts)
+
+
+def _unfinished(whole: str, begins: int, text: str, at: int) -> ParseError | None:
+    """The error of a statement that stops short, if its last word is what DuckDB does not take."""
+    words = words_of(text)[:-1]
+    if not words or at < words[-1].start:
+        return None
+    last = words[-1]
+    if last.folded in _THEN:
+        return fault(whole, begins + last.end, "The statement is not complete", expected=_THEN[last.folded])
+    opened: list[Word] = []
+    for word in words:
+        if _mark(word) in _CLOSED_BY:
+            opened.append(word)
+        elif opened and _mark(word) == _CLOSED_BY[_mark(opened[-1])]:
+            opened.pop()
+    if not opened:
+        return None
+    return fault(whole, begins + opened[-1].start, "This is not closed", expected=_CLOSED_BY[_mark(opened[-1])])
+
+
+def _mark(word: Word) -> str:
+    return word.value if word.kind is Kind.SIGN else word.folded
+
+
+def _meant(text: str, at: int) -> str:
+    """The keyword that was perhaps meant by the word that DuckDB does not take, or by the one before, which it took for a name."""
+    words = words_of(text)[:-1]
+    near = [index for index, word in enumerate(words) if word.start <= at]
+    for word in words[max(near[-1] - 1, 0) : near[-1] + 1] if near else ():
+        guess = difflib.get_close_matches(word.folded, _THEN, n=1, cutoff=0.75) if word.folded not in _THEN else []
+        if guess:
+            return f" (did you mean {guess[0]}?)"
+    return ""
 
 
 def _before_numbering(original: str, numbered: str, at: int) -> int:

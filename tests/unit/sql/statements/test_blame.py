@@ -34,6 +34,25 @@ def test_a_place_is_found_in_long_lines_and_beside_wide_characters(before: str, 
     assert (told.facts["line"], told.facts["column"]) == (text.count("\n") + 1, line.index(wrong) + at + 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "column", "says"),
+    [
+        ("SELECT 1 FROM", 14, "The statement is not complete, at line 1, column 14; expected a table."),
+        ("SELECT 1 WHERE 1 = 1 AND", 25, "expected a condition"),
+        ("SELECT a, SELECT", 17, "expected an expression"),
+        ("SELECT", 7, "expected an expression"),
+        ("SELECT abs(1, (2)", 11, "This is not closed, at line 1, column 11; expected ')'."),
+        ("SELECT CASE WHEN a THEN (1)", 8, "expected END"),
+        ("SELECT a FRM b", 14, "(did you mean FROM?)"),
+        ("SELECT a FROM b WEHRE c", 23, "(did you mean WHERE?)"),
+        ("SELECT 1 2", 10, 'syntax error at or near "2", at line'),
+    ],
+)
+def test_a_query_that_stops_short_or_has_a_word_nearly_written_says_so(text: str, column: int, says: str):
+    told = said_of(text)
+    assert (told.facts["column"], says in told.message) == (column, True), told.message
+
+
 def test_the_place_is_in_the_part_that_duckdb_points_into():
     text = "WITH a AS (SELECT 1) INSERT INTO t BY NAME FFROM a"
     told = said_of(text, "WITH a AS (SELECT 1)\nFFROM a", ("WITH a AS (SELECT 1)", "FFROM a"))

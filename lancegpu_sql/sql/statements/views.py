@@ -73,6 +73,8 @@ def refresh_view(reader: Reader) -> Statement:
 
 def explain_refresh(reader: Reader) -> Statement:
     """Read what follows EXPLAIN REFRESH."""
+    if reader.sees("COLUMN") and reader.peek(1).is_name:
+        reader.refuse("SHOW COLUMNS STATUS FOR tells how many rows a column's refresh would compute", expected=_VIEW)
     reader.accept("MATERIALIZED", "VIEW")
     view = reader.dotted_name(_VIEW)
     reader.end()

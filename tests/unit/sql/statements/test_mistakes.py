@@ -105,6 +105,7 @@ def test_what_was_expected_is_said_with_the_place(text: str, line: int, column: 
         ("REFRESH COLUMN c ON t WITH (wait = 1)", "expected true or false"),
         ("REFRESH COLUMN c ON t WITH (a = 1, a = 2)", "'a' is given twice"),
         ("EXPLAIN EXPLAIN FROM t", "cannot be explained"),
+        ("EXPLAIN REFRESH COLUMN c ON t", "SHOW COLUMNS STATUS FOR tells how many rows"),
         ("xyz", "does not begin a statement"),
     ],
 )

@@ -76,8 +76,8 @@ class InPlace:
     failed
         Told of any other error before DuckDB makes words of it.
     doubted
-        Told of one of a call with constants: DuckDB makes it while it plans, and goes on without its value where it
-        fails. Should a row need it, it is made again, and the error is DuckDB's too.
+        Told of one of a call with constants, or with what DuckDB finds to be constant: it makes it while it plans, and
+        goes on without its value where it fails. Should a row need it, it is made again, and the error is DuckDB's too.
     """
 
     def __init__(
@@ -148,10 +148,11 @@ class InPlace:
         # Inside of TRY DuckDB allows nothing else.
         constant = call.constant and version.deterministic
         moves = way.in_try or movable == "all" or (movable == "deterministic" and version.deterministic) or constant
-        key = f"{call.function} {way.in_try} {way.alone_in_try} {moves} {constant}"
+        key = f"{call.function} {way.in_try} {way.alone_in_try} {moves} {constant} {movable}"
         if key not in self._names:
             private = private_name(way.version.name)
-            self._make(private, way, self._doubted if constant else self._failed, moves=moves)
+            may_be_early = constant or movable == "deterministic"
+            self._make(private, way, self._doubted if may_be_early else self._failed, moves=moves)
             self._names[key] = private
             self._written[private] = way.version.name
         return key

@@ -421,6 +421,14 @@ def test_constants_that_fail_fail_a_query_only_if_a_row_needs_them(session: Quer
         session.sql("SELECT size('bad') FROM range(3)").fetchall()
 
 
+def test_what_duckdb_finds_to_be_constant_fails_a_query_only_if_a_row_needs_it(session: QuerySession):
+    zero = "(SELECT DISTINCT ON (size('a')) ((2 IN (1, 3) AND size(text) > 0))::INT AS zero FROM docs WHERE id = 1 ORDER BY id)"
+    guarded = "CASE WHEN zero = 0 THEN 5 ELSE size(['bad'][zero + 1]) END AS n, scaled(n, 2), 'a'.size()"
+    assert session.sql(f"SELECT {guarded} FROM {zero}").fetchall() == [(5, 10.0, 1)]
+    with pytest.raises(RowFailed, match="a bad text"):
+        session.sql(f"SELECT {guarded.replace('zero = 0', 'zero = 1')} FROM {zero}").fetchall()
+
+
 def test_a_reading_is_cancelled_from_another_thread(session: QuerySession, functions: InProcessFunctions):
     result = session.sql("SELECT size('x' || i) FROM range(100000000) r(i)")
     reader = result.to_reader(1000)

@@ -130,7 +130,7 @@ class InPlace:
 
     def as_written(self, words: str) -> str:
         """What DuckDB says, in the Functions' own names, of lines as they are written."""
-        return as_written(self._lines.put_back(words), self._written)
+        return self._inner_names.taken_out(as_written(self._lines.put_back(words), self._written))
 
     def close(self) -> None:
         """Remove them."""

@@ -28,17 +28,28 @@ class InnerNames:
         self._cursor = cursor
         self._as_written = as_written
         self._names: dict[str, str | None] = {}
+        self._given: set[str] = set()
 
     def given(self, text: str) -> str:
         """A text in which no name of a subquery's column holds a private name."""
         if not holds_private(text):
             return text
+        written = text
         spans = [(start, end) for start, end in select_items(text) if holds_private(text[start:end])]
         for start, end in sorted(spans, key=lambda span: span[1], reverse=True):
             name = self._name(text[start:end])
             if name is not None:
-                text = f"{text[:end]} AS {quote(name)}{text[end:]}"
+                alias = f" AS {quote(name)}"
+                if alias not in written:
+                    self._given.add(alias)
+                text = f"{text[:end]}{alias}{text[end:]}"
         return text
+
+    def taken_out(self, words: str) -> str:
+        """What DuckDB says, without names that were given: it writes out a subquery in a window that has a name."""
+        for alias in self._given:
+            words = words.replace(alias, "")
+        return words
 
     def _name(self, item: str) -> str | None:
         """The name of an item without one; None where it has one, or stands for several columns."""

@@ -146,6 +146,12 @@ def test_columns_are_named_as_duckdb_names_them(session: QuerySession):
     assert result.types == ["BIGINT", "BIGINT", "BIGINT"]
 
 
+def test_a_column_over_a_window_with_a_name_is_named_as_duckdb_names_it(session: QuerySession):
+    window = "(ORDER BY (SELECT max(size('a')) FROM docs))"
+    result = session.sql(f"SELECT sum((SELECT size('a'))) OVER w FROM docs WINDOW w AS {window}")
+    assert result.columns == [f"sum((SELECT size('a'))) OVER {window}"]
+
+
 @pytest.mark.parametrize(
     "query", ["SELECT size('abc')", "SELECT list_transform([text, 'b'], lambda x: size(x)) FROM docs WHERE id = 1"]
 )

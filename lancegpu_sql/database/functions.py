@@ -148,10 +148,11 @@ def _registered_already(catalog: Catalog, function: RegisteredFunction | Functio
 
 
 def own_frame(traceback_text: str, path: str | os.PathLike[str]) -> str:
-    """Return of a traceback where a file itself was last, or where the last frame was: that line and its code."""
+    """Return of a traceback where a file or a text itself was last, or where the last frame was: that line and its code."""
     lines = traceback_text.splitlines()
     frames = [at for at, line in enumerate(lines) if line.lstrip().startswith('File "')]
-    own = [at for at in frames if f'"{Path(path).expanduser().resolve()}"' in lines[at]]
+    names = (str(path), str(Path(path).expanduser().resolve()))
+    own = [at for at in frames if any(f'"{name}"' in lines[at] for name in names)]
     if not frames:
         return traceback_text.rstrip()
     at = (own or frames)[-1]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
@@ -76,13 +77,14 @@ def create(context: Context, statement: model.CreateFunction) -> QueryResult:
     options = _options(context, statement.options)
 
     def definition() -> Definition:
-        return inspect_source(
-            statement.name,
-            statement.source,
-            [(each.name, each.type, each.nullable) for each in statement.parameters],
-            (statement.output_type, statement.output_nullable),
-            options=options,
-        )
+        with _showing_the_line(f"<source of {statement.name}>"):
+            return inspect_source(
+                statement.name,
+                statement.source,
+                [(each.name, each.type, each.nullable) for each in statement.parameters],
+                (statement.output_type, statement.output_nullable),
+                options=options,
+            )
 
     return _register(context, statement, definition)
 
@@ -92,14 +94,21 @@ def create_from_file(context: Context, statement: model.CreateFunctionFromFile) 
     options = {**_options(context, statement.options), "name": statement.name}
 
     def definition() -> Definition:
-        try:
+        with _showing_the_line(statement.path):
             (found,) = inspect_file(statement.path, statement.defined_as, options=options)
-        except LoadFailed as problem:
-            frame = own_frame(str(problem.facts.get("user_traceback") or ""), statement.path)
-            raise LoadFailed("\n".join(filter(None, [problem.message, frame])), **problem.facts) from None
         return found
 
     return _register(context, statement, definition)
+
+
+@contextmanager
+def _showing_the_line(path: str) -> Iterator[None]:
+    """Tell of code that cannot be run where in it that was."""
+    try:
+        yield
+    except LoadFailed as problem:
+        frame = own_frame(str(problem.facts.get("user_traceback") or ""), path)
+        raise LoadFailed("\n".join(filter(None, [problem.message, frame])), **problem.facts) from None
 
 
 def show(context: Context, statement: model.ShowFunctions) -> QueryResult:  # noqa: ARG001 - one shape for all

@@ -139,11 +139,12 @@ class Block:
         return keys
 
     def group_keys(self) -> list[exp.Expr]:
-        """What GROUP BY groups by, aliases and positions replaced; every item without an aggregate for ALL."""
+        """What GROUP BY groups by, aliases and positions replaced; for ALL every item that reads the row without an aggregate."""
         keys: list[exp.Expr] = []
         for group in self.clause("group"):
             if group.args.get("all"):
-                keys += [item.unalias() for item in self.items if not any(map(is_aggregate, own_nodes(item)))]
+                plain = [item for item in self.items if not any(map(is_aggregate, own_nodes(item)))]
+                keys += [item.unalias() for item in plain if self.refs(item)]
             for written in flat_keys(group):
                 keys.append(self.item_for(written, columns_first=True) or written)
         return keys

@@ -218,4 +218,6 @@ SELECT l.v, m.w, u.id FROM u LEFT JOIN t ON t.id = u.id LEFT JOIN LATERAL (SELEC
 SELECT l.v, max(t.id) OVER (PARTITION BY l.v ORDER BY t.id) FROM t, (SELECT f(t.a) AS v) AS l QUALIFY row_number() OVER (ORDER BY l.v, t.id) < 5;
 SELECT * REPLACE (f(a) AS a, g(b) AS b) FROM t WHERE f(a) > 1 ORDER BY a, id LIMIT 5 OFFSET 1;
 SELECT t.* EXCLUDE (l) REPLACE (f(t.a) AS a), u.* FROM t JOIN u ON u.id = t.id;
-WITH c AS (SELECT * REPLACE (nul(b) AS b) FROM t) SELECT b, count(*) FROM c GROUP BY b
+WITH c AS (SELECT * REPLACE (nul(b) AS b) FROM t) SELECT b, count(*) FROM c GROUP BY b;
+SELECT (SELECT max(f(b)) FROM docs) AS m, nul(count(*)) FROM empty_table GROUP BY ALL;
+SELECT nd(1), nul(count(*)), (SELECT max(b) FROM docs) FROM empty_table GROUP BY ALL;

@@ -25,7 +25,6 @@ from lancegpu_sql.workers.calls import (
     encode_call,
 )
 
-
 _LARGE_BYTES = 2 * 1024 * 1024
 """Of a result: its memory, taken from the C library and given back, costs more to have again than a copy of the values."""
 

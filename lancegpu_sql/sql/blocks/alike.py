@@ -43,7 +43,12 @@ def _outside_aggregates(block: Block) -> Iterator[exp.Expr]:
     for clause in ("group", "expressions", "having", "qualify", "windows", "order"):
         for root in block.clause(clause):
             nodes = root.walk(prune=lambda node: is_aggregate(node) or isinstance(node, exp.Query))
-            yield from [node for node in nodes if not isinstance(node, exp.Ordered)]
+            yield from [node for node in nodes if not _is_no_expression(node)]
+
+
+def _is_no_expression(node: exp.Expr) -> bool:
+    """Whether a node is written like an expression, and is a part of one: a branch of CASE, a key with its direction."""
+    return isinstance(node, exp.Ordered) or (isinstance(node, exp.If) and isinstance(node.parent, exp.Case))
 
 
 def _whole_keys(block: Block) -> Iterator[exp.Expr]:

@@ -156,8 +156,15 @@ def _occurrence(block: Block, call: exp.Anonymous, key: str, index: int, root: e
     if key == "expressions" and is_star(root):
         raise NotPlanned("it stands in an expression for several columns")
     if any(not block.may_be_copied(part) or any(map(is_unknown, own_nodes(part))) for part in conditions):
+        if not in_aggregate and _is_key(block, call):  # it is there, whatever stands around a mention of it
+            return Occurrence(call, target, key, index, in_aggregate, in_window, (), ())
         raise NotPlanned("whether it is called depends on what must not be evaluated twice")
     return Occurrence(call, target, key, index, in_aggregate, in_window, tuple(conditions), tuple(narrower))
+
+
+def _is_key(block: Block, call: exp.Anonymous) -> bool:
+    keys = (key.unnest() for key in block.group_keys()) if block.has("group") else ()
+    return any(isinstance(key, exp.Anonymous) and str(key.this) == str(call.this) for key in keys)
 
 
 def _check_arguments(block: Block, call: exp.Anonymous) -> None:

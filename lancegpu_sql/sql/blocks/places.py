@@ -121,5 +121,20 @@ def _check_clause(node: exp.Expr, select: exp.Select) -> None:
 def _check_cte(cte: exp.CTE, tree: exp.Expr) -> None:
     if tables_named(cte.this, cte.alias):
         raise NotPlanned("it stands in a recursive CTE")
-    if not tables_named(tree, cte.alias):
+    if not _is_read_cte(cte, tree):
         raise NotPlanned(f"nobody reads the CTE {cte.alias}")
+
+
+def _is_read_cte(cte: exp.CTE, tree: exp.Expr) -> bool:
+    """Whether the query, or a CTE that is read, reads a CTE: DuckDB runs no other."""
+    pending, seen = [cte], {id(cte)}
+    while pending:
+        name = fold(pending.pop().alias)
+        for table in tree.find_all(exp.Table):
+            around = table.find_ancestor(exp.CTE) if fold(table.name) == name else cte
+            if around is None:
+                return True
+            if id(around) not in seen:
+                seen.add(id(around))
+                pending.append(around)
+    return False

@@ -221,3 +221,6 @@ SELECT t.* EXCLUDE (l) REPLACE (f(t.a) AS a), u.* FROM t JOIN u ON u.id = t.id;
 WITH c AS (SELECT * REPLACE (nul(b) AS b) FROM t) SELECT b, count(*) FROM c GROUP BY b;
 SELECT (SELECT max(f(b)) FROM docs) AS m, nul(count(*)) FROM empty_table GROUP BY ALL;
 SELECT nd(1), nul(count(*)), (SELECT max(b) FROM docs) FROM empty_table GROUP BY ALL;
+SELECT nd(a) AS k, count(*) FROM t GROUP BY CUBE (nd(a), a) HAVING CASE WHEN a = nd(a) THEN nd(a) ELSE a END > 0 ORDER BY ALL;
+SELECT CASE WHEN a <> 0 THEN picky(a) END AS k, nul(max(b)) FROM t GROUP BY k ORDER BY ALL;
+SELECT CASE WHEN a <> 0 THEN picky(a) END AS k, if(a > 0, f(a), 0), nul(max(b)) FROM t GROUP BY ALL ORDER BY ALL;

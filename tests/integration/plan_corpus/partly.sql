@@ -25,3 +25,4 @@ SELECT 1 AS k, sum(f(a)), nul(count(*)) FROM t GROUP BY 1;
 SELECT id, (SELECT sum(nul(c)) FROM u) AS n, f(id) FROM t GROUP BY ROLLUP (id, (SELECT sum(nul(c)) FROM u), f(id)) ORDER BY ALL;
 SELECT (SELECT sum(g(c)) FROM u) AS m, nul(count(*)) FROM t GROUP BY ROLLUP ((SELECT sum(g(c)) FROM u)) ORDER BY ALL;
 SELECT f(c) AS k, len([f(q) FOR q IN li(7)]) AS n, nul(count(*)) FROM u GROUP BY ROLLUP (f(c), len([f(q) FOR q IN li(7)])) ORDER BY ALL;
+WITH c AS (SELECT f(id) AS x FROM t), d AS (SELECT g(x) AS y FROM c) SELECT f(id), nul(a) FROM t ORDER BY ALL;

@@ -1,6 +1,6 @@
 """One side of `query_speed.py`, in a process of its own.
 
-`cold` does the work once: the parent times the whole process. `warm` does it thrice, then times further ones, which compute
+`cold` does the work once: the parent times the whole process. `warm` does it five times, then times further ones, which compute
 all values anew.
 Both print what they measured as JSON.
 """
@@ -21,6 +21,7 @@ from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 SHARE = 5  # of the texts, one in so many is embedded
+WARM_UP = 4
 
 # {f} is the Function.
 QUERIES = {
@@ -112,12 +113,10 @@ def measured(run: Callable[[str], Any], case: str, *, cold: bool) -> dict[str, f
     run(query(case))
     found = {"first_row": time.perf_counter() - STARTED}
     if not cold:
-        # A worker beyond the first is started once queries have gone on for a while, and stands ready for the next one.
-        for _ in range(2):
+        for _ in range(WARM_UP):  # a worker beyond the first is started once queries have gone on for a while
             run(query(case))
-            time.sleep(0.5)
         seconds = []
-        for _ in range(2 if case in FUNCTIONS else 15):
+        for _ in range(3 if case in FUNCTIONS else 15):
             started = time.perf_counter()
             run(query(case))
             seconds.append(time.perf_counter() - started)

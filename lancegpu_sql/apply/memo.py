@@ -23,7 +23,7 @@ _ENOUGH_BYTES = 1024 * 1024
 _LOOK_UP_SECONDS = 1.5e-7
 """To look for one row, and to keep it, takes about as long."""
 
-_MAY_REPEAT = 0.1
+_MAY_REPEAT = 0.01
 """Of the rows to come, as large a share may well repeat, whatever was found so far."""
 
 _QUICK_PART = 8

@@ -25,7 +25,7 @@ BUSY_SHARE = 0.6
 ENOUGH_QUEUED_SECONDS = 0.005
 """Of work that waits: a worker that stands ready has its first call in less."""
 
-_BEFORE_SHARE = 0.75
+_BEFORE_SHARE = 0.9
 """Of what shows that work goes on, at most this much may have been computed before: a query now and then needs no more."""
 
 _RECENT_CALLS = 3

@@ -119,7 +119,7 @@ def test_a_part_of_the_memory_without_repeats_has_a_quick_function_rest_for_as_m
 
 
 def test_values_of_a_slow_function_are_kept_up_to_the_limit():
-    assert asked_after_it_was_full(row_seconds=1e-5) == []
+    assert asked_after_it_was_full(row_seconds=1e-4) == []
 
 
 def test_values_of_a_quick_function_that_repeat_are_kept_up_to_the_limit():

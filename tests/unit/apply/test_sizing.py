@@ -108,8 +108,8 @@ def test_a_worker_that_must_be_started_pays_once_the_work_has_gone_on_for_longer
 
 def test_work_that_comes_in_pieces_gets_another_worker_sooner():
     pieces = {"busy_share": 1.0, "computed_before_seconds": 1000, "starting_seconds": 10, "warm": False}
-    assert another_worker_pays(**pieces, computing_seconds=6)
-    assert not another_worker_pays(**pieces, computing_seconds=4)
+    assert another_worker_pays(**pieces, computing_seconds=3)
+    assert not another_worker_pays(**pieces, computing_seconds=1)
 
 
 def test_work_that_comes_in_pieces_gets_it_for_the_next_ones_where_little_is_left_of_this():

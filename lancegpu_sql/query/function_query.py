@@ -16,6 +16,7 @@ from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import LanceGpuError
 from lancegpu_sql.query.bound import version_called
 from lancegpu_sql.query.carriers import carried
+from lancegpu_sql.query.describer import Describer, bound
 from lancegpu_sql.query.engine import duckdb_errors
 from lancegpu_sql.query.explained import Measured, as_text, as_value
 from lancegpu_sql.query.functions import FunctionSource
@@ -25,7 +26,7 @@ from lancegpu_sql.query.memos import Memos
 from lancegpu_sql.query.plans import Plans
 from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
-from lancegpu_sql.query.stages import Stages, parameters_for
+from lancegpu_sql.query.stages import Stages
 from lancegpu_sql.query.state import SessionState
 from lancegpu_sql.query.tables import QueryTables
 from lancegpu_sql.sql.blocks.kinds import VOLATILE
@@ -128,7 +129,7 @@ class FunctionQuery:
             names = [reading.functions.as_written(name) for name, _ in columns]
         return QueryResult(self._opened, names, [kind for _, kind in columns])
 
-    def _planned(self, text: str, describer: _Describer) -> QueryPlan:
+    def _planned(self, text: str, describer: Describer) -> QueryPlan:
         computed = self._tables.computed(self._source.stored)
         signatures = signatures_of(self._known)
 
@@ -230,14 +231,14 @@ class FunctionQuery:
             reading.close()
 
     @contextmanager
-    def _describer(self) -> Iterator[_Describer]:
+    def _describer(self) -> Iterator[Describer]:
         called: list[BaseException] = []
         functions = InPlace(self._state.cursor(), self._known, refuse, called.append)
         cursor = self._state.cursor()
         try:
             with duckdb_errors():
                 self._make_kept(cursor, functions, "all", united=True)
-                yield _Describer(cursor, functions, self._tables, self._parameters)
+                yield Describer(cursor, functions, self._tables, self._parameters)
         except LanceGpuError as exc:
             if called or NeedsToRun.__name__ in exc.message:  # calls with constants are doubted only
                 raise NeedsToRun from exc
@@ -281,30 +282,6 @@ class FunctionQuery:
             bound(self._tables, cursor, functions.text(kept.text, movable, united=united), None, functions)
 
 
-def bound(
-    tables: QueryTables, cursor: duckdb.DuckDBPyConnection, text: str, parameters: Any, functions: InPlace
-) -> Any:
-    """A text with private names as a relation; its subqueries' columns have names that their user can write.
-
-    What DuckDB says against it, it says of the text as it was, so far as it says the same of that.
-    """
-    named = functions.with_inner_names(text)
-    if named == text:
-        return tables.bind(cursor, text, parameters)
-    try:
-        return tables.bind(cursor, named, parameters)
-    except (duckdb.BinderException, duckdb.ParserException, duckdb.CatalogException) as exc:
-        said = exc
-    try:
-        return tables.bind(cursor, text, parameters)
-    except duckdb.Error as exc:
-        raise (exc if _first_line(exc) == _first_line(said) else said) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
 _DROPPED_ROWS = 65_536
 # What DuckDB says where it wants the same value for the same arguments: in PARTITION BY, where an alias is used again.
 _REFUSES = ("volatile", "side effects")
@@ -317,50 +294,3 @@ def _with_names(table: pa.Table, functions: InPlace) -> pa.Table:
             texts = [text if text is None else functions.as_written(text) for text in table.column(index).to_pylist()]
             table = table.set_column(index, field, pa.array(texts, pa.string()))
     return table
-
-
-class _Describer:
-    """Tells what columns texts have, for one query."""
-
-    def __init__(
-        self, cursor: duckdb.DuckDBPyConnection, functions: InPlace, tables: QueryTables, parameters: Any
-    ) -> None:
-        self._cursor = cursor
-        self._functions = functions
-        self._tables = tables
-        self._parameters = parameters
-
-    def columns(self, text: str) -> list[tuple[str, str]]:
-        """The names and types of a query's columns, without running it."""
-        with duckdb_errors():
-            relation = self._relation(text)
-            names = map(self._functions.as_written, relation.columns)
-            return list(zip(names, map(str, relation.types), strict=True))
-
-    def schema(self, text: str) -> pa.Schema:
-        """The same in Arrow's types."""
-        with duckdb_errors():
-            rows = self._relation(text).limit(0).to_arrow_table()
-            return rows.rename_columns(list(map(self._functions.as_written, rows.column_names))).schema
-
-    def _relation(self, text: str) -> Any:
-        parameters = parameters_for(text, self._parameters)
-        named = self._functions.text(text, "all", united=True)
-        return bound(self._tables, self._cursor, named, parameters, self._functions)
-
-    def read_tree(self, text: str) -> object:
-        """DuckDB's own reading of a query; None where it gives none."""
-        return read_tree(self._cursor, text)
-
-
-def read_tree(cursor: duckdb.DuckDBPyConnection, text: str) -> object:
-    """DuckDB's own reading of a query, as plain values; None where it gives none."""
-    try:
-        found = cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-    except duckdb.Error:
-        return None
-    try:
-        tree = json.loads(found[0][0])
-    except RecursionError:  # brackets within brackets, a thousand deep
-        return None
-    return None if tree.get("error") else tree

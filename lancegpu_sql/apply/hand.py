@@ -18,9 +18,10 @@ class Call:
     """Rows on their way. `id` names it to workers; `start`, the number of its first row, gives it its place.
 
     One that was with a lost worker is a suspect: it goes to the next worker alone, so that a second loss can be blamed
-    for sure. (A worker that dies takes replies with it that were on their way.) `seconds` is what its values took, `losses` are those that it may be blamed
+    for sure. (A worker that dies takes replies with it that were on their way.) `losses` are those that it may be blamed
     for, `deaths` all that its rows took part in. `tries` and `device_failures` count failures of just these rows,
-    `failed_on` is where the latter were. One that is `over_time` goes down with its worker.
+    `failed_on` is where the latter were. One that is `over_time` goes down with its worker. `seconds` is what computing
+    its values took.
     """
 
     id: int

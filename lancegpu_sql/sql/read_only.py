@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lancegpu_sql.sql.names import fold
+from lancegpu_sql.sql.tree_nodes import nodes_of
 
 _OTHERS = frozenset({"TABLE_FUNCTION", "SHOW_REF"})
 
 
 def reads_only(tree: object, tables: Iterable[str]) -> bool:
     """Say so of DuckDB's own reading of a query, as `ReadTree` gives it; False where there is none."""
-    nodes = list(_nodes(tree))
+    nodes = list(nodes_of(tree))
     entries = [entry for node in nodes if "cte_map" in node for entry in node["cte_map"]["map"]]
     known = {fold(name) for name in (*tables, *(entry["key"] for entry in entries))}
     return bool(nodes) and all(_is_known(node, known) for node in nodes)
@@ -23,14 +24,3 @@ def _is_known(node: Mapping[str, Any], known: set[str]) -> bool:
     if kind != "BASE_TABLE":
         return not isinstance(kind, str) or kind not in _OTHERS
     return fold(node["table_name"]) in known and not (node["schema_name"] or node["catalog_name"])
-
-
-def _nodes(tree: object) -> Iterator[Mapping[str, Any]]:
-    left = [tree]
-    while left:
-        one = left.pop()
-        if isinstance(one, Mapping):
-            yield one
-            left.extend(one.values())
-        elif isinstance(one, list):
-            left.extend(one)

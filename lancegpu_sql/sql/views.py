@@ -14,6 +14,7 @@ from lancegpu_sql.sql.call_reader import TextCall
 from lancegpu_sql.sql.call_sites import CLOSING, OPENING, word_of
 from lancegpu_sql.sql.names import fold, quote
 from lancegpu_sql.sql.tokens import Token, TokenType, tokens_of
+from lancegpu_sql.sql.tree_nodes import nodes_of
 
 # Table functions that give the same each time.
 _PURE_TABLE_FUNCTIONS = frozenset(
@@ -38,12 +39,12 @@ class EngineFunctions:
 
 def tables_named(tree: object) -> frozenset[str]:
     """Return the names that stand where tables stand, those of the query's own WITH among them."""
-    return frozenset(str(node["table_name"]) for node in _nodes(tree) if node.get("type") == "BASE_TABLE")
+    return frozenset(str(node["table_name"]) for node in nodes_of(tree) if node.get("type") == "BASE_TABLE")
 
 
 def own_names(tree: object) -> frozenset[str]:
     """Return the folded names that a query's WITH gives."""
-    maps = [node["cte_map"]["map"] for node in _nodes(tree) if isinstance(node.get("cte_map"), dict)]
+    maps = [node["cte_map"]["map"] for node in nodes_of(tree) if isinstance(node.get("cte_map"), dict)]
     return frozenset(fold(str(entry["key"])) for entries in maps for entry in entries)
 
 
@@ -56,7 +57,7 @@ def volatile_parts(tree: object, functions: EngineFunctions, ours: Collection[st
         The registered Functions by folded name: they go before DuckDB's.
     """
     found: dict[str, None] = {}
-    for node in _nodes(tree):
+    for node in nodes_of(tree):
         if node.get("sample"):
             found["a sample"] = None
         if node.get("type") == "TABLE_FUNCTION":
@@ -81,7 +82,7 @@ def not_row_wise(text: str, tree: object, functions: EngineFunctions, ours: Coll
     told = _more_than_rows(node)
     if told is not None:
         return told
-    for part in [*_nodes(node["select_list"]), *_nodes(node["where_clause"])]:
+    for part in [*nodes_of(node["select_list"]), *nodes_of(node["where_clause"])]:
         kind, name = part.get("class"), fold(str(part.get("function_name", "")))
         if kind == "WINDOW":
             return "it has a window"
@@ -102,7 +103,7 @@ def columns_read(tree: object, tables: Mapping[str, Sequence[str]]) -> dict[str,
     tables
         The columns of each.
     """
-    nodes = list(_nodes(tree))
+    nodes = list(nodes_of(tree))
     rows = {fold(str(node[key])) for node in nodes for key in ("table_name", "alias") if node.get(key)}
     takes_all = tree is None or any(
         node.get("class") == "STAR"
@@ -201,21 +202,9 @@ def _from_at(tokens: Sequence[Token]) -> int | None:
     return None
 
 
-def _nodes(tree: object) -> Iterator[dict[str, Any]]:
-    """Every mapping in a tree."""
-    left = [tree]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            yield one
-            left.extend(reversed(list(one.values())))
-        elif isinstance(one, list):
-            left.extend(reversed(one))
-
-
 def _names_in_lists(tree: object) -> Iterator[str]:
     """Every text in a list, as names of columns are: of a reference, of USING, of a PIVOT; a path is a table's or function's."""
-    for node in _nodes(tree):
+    for node in nodes_of(tree):
         for key, value in node.items():
             if isinstance(value, list) and key != "path":
                 yield from (one for one in value if isinstance(one, str))

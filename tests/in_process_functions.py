@@ -65,6 +65,10 @@ class InProcessFunctions:
         self._payloads[version.digest] = definition.payload
         return version
 
+    def drop(self, name: str) -> None:
+        """Forget a Function."""
+        del self._known[fold(name)]
+
     def known(self) -> Mapping[str, FunctionVersion]:
         """The Functions by folded name."""
         return self._known

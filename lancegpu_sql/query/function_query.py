@@ -23,7 +23,7 @@ from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import InPlace, Movable, NeedsToRun, refuse, signatures_of
 from lancegpu_sql.query.kept import kept_used
 from lancegpu_sql.query.memos import Memos
-from lancegpu_sql.query.plans import Plans
+from lancegpu_sql.query.plans import KeptPlan, Plans, made_of
 from lancegpu_sql.query.reading import FunctionReading
 from lancegpu_sql.query.result import QueryResult
 from lancegpu_sql.query.stages import Stages
@@ -59,7 +59,7 @@ class FunctionQuery:
     reads_all
         Whether whoever reads it wants all its rows, so that calls are large from the beginning.
     plans
-        Those that were made before; None where none are kept.
+        What was made of queries before; None where nothing is kept.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class FunctionQuery:
         self._tables = tables
         self._state = state
         self._known = known
+        self._signatures = signatures_of(known)
         self._source = source
         self._memos = Memos(source.memo_bytes)
         self._kept = kept_used(f"{text} {also}", state.kept)
@@ -97,10 +98,29 @@ class FunctionQuery:
         NeedsToRun
             Its columns are not known before it has run; see `looked_for` and `done`.
         """
+        made = self._kept_plan() or self._made_plan()
+        self._plan = made.plan
+        return QueryResult(self._opened, [name for name, _ in made.columns], [kind for _, kind in made.columns])
+
+    def _kept_plan(self) -> KeptPlan | None:
+        """What is kept of it, if that is what would be made now; its tables are opened."""
+        kept = self._plans.of(self._text) if self._plans else None
+        if kept is None:
+            return None
+        self._tables.open(self._text, kept.names)
+        return kept if kept.made_of == self._made_of() else None
+
+    def _made_plan(self) -> KeptPlan:
         with self._describer() as describer:
-            columns = describer.columns(self._text)
-            self._plan = self._planned(self._text, describer)
-        return QueryResult(self._opened, [name for name, _ in columns], [kind for _, kind in columns])
+            columns = tuple(describer.columns(self._text))
+            names, made_of = self._tables.asked(), self._made_of() if self._plans else ()
+            made = KeptPlan(self._planned(self._text, describer), columns, names, made_of)
+            if self._plans and reads_only(describer.read_tree(self._text), self._tables.names()):
+                self._plans.keep(self._text, made)
+        return made
+
+    def _made_of(self) -> tuple[str, ...]:
+        return made_of(self._text, self._signatures, self._tables, self._source.stored)
 
     def schema(self) -> pa.Schema:
         """The names and Arrow types of its columns; no Function is called.
@@ -117,8 +137,8 @@ class FunctionQuery:
     def gives_the_same_again(self) -> bool:
         """Whether nothing in it may be another value each time."""
         texts = [self._text, *(kept.text for kept in self._kept)]
-        signatures = signatures_of(self._known)
-        called = [signatures[without_values(call.function)] for text in texts for call in calls_in(text, signatures)]
+        calls = [call for text in texts for call in calls_in(text, self._signatures)]
+        called = [self._signatures[without_values(call.function)] for call in calls]
         words = {fold(token.text) for text in texts for token in tokens_of(text)}
         return all(each.deterministic for each in called) and not words & VOLATILE
 
@@ -131,22 +151,7 @@ class FunctionQuery:
 
     def _planned(self, text: str, describer: Describer) -> QueryPlan:
         computed = self._tables.computed(self._source.stored)
-        signatures = signatures_of(self._known)
-
-        def plan() -> QueryPlan:
-            return plan_query(text, signatures, describer.columns, computed, describer.read_tree)
-
-        def reads_tables_only() -> bool:
-            return reads_only(describer.read_tree(self._text), self._tables.names())
-
-        return plan() if self._plans is None else self._plans.get(self._plan_key(computed), plan, reads_tables_only)
-
-    def _plan_key(self, computed: object) -> tuple[str, ...]:
-        """All of which a plan is made where plans are kept: a session has nothing of its own, a query no parameters."""
-        signatures = signatures_of(self._known)
-        called = {without_values(call.function) for call in calls_in(self._text, signatures)}
-        functions = [signatures[name] for name in sorted(called)]
-        return self._text, repr(functions), repr(self._tables.schemas()), repr(computed)
+        return plan_query(text, self._signatures, describer.columns, computed, describer.read_tree)
 
     def done(self, query: tuple[int, int] | None = None) -> tuple[pa.Table, Mapping[str, str]]:
         """Run it at once, as a statement that does something.
@@ -191,12 +196,12 @@ class FunctionQuery:
         try:
             self.result()
         except NeedsToRun:
-            functions = tuple(sorted({call.function for call in calls_in(self._text, signatures_of(self._known))}))
+            functions = tuple(sorted({call.function for call in calls_in(self._text, self._signatures)}))
             why = "its columns are known when it has run"
             self._plan = QueryPlan((), self._text, functions, (f"in place: {', '.join(functions)}, since {why}",))
         measured = self._measured() if analyze else None
-        called = {call.function for call in calls_in(self._text, signatures_of(self._known))}
-        called |= {call.function for kept in self._kept for call in calls_in(kept.text, signatures_of(self._known))}
+        called = {call.function for call in calls_in(self._text, self._signatures)}
+        called |= {call.function for kept in self._kept for call in calls_in(kept.text, self._signatures)}
         places = {name: self._source.place(version_called(self._known, name)) for name in sorted(called)}
         if as_json:
             return json.dumps(as_value(self._plan, places, measured), ensure_ascii=False)

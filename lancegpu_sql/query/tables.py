@@ -111,6 +111,9 @@ class QueryTables:
         self._opened: dict[tuple[str, int | None, bool], TableRelation] = {}
         self._found: dict[str, TableRelation] = dict(given or {})
         self._pinned = {table.name: table.snapshot for table in self._found.values()}
+        self._asked: dict[str, None] = {}
+        self._computed: dict[str, list[StoredColumn]] = {}
+        self._proving: set[str] = set()
         self._prepared: dict[str, str] = {}
         self._known_to: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, set[str]] = weakref.WeakKeyDictionary()
 
@@ -145,14 +148,25 @@ class QueryTables:
 
         Relations that prove rows are found from now on, too.
         """
-        columns: dict[str, list[StoredColumn]] = {}
         made = self._made()
-        for name, table in list(self._found.items()):
-            taken = [*self._found, *made]
-            columns[name], relation, proved_table = proved(name, table, stored(table.snapshot), taken)
+        for name in [name for name in self._found if name not in self._computed and name not in self._proving]:
+            table, taken = self._found[name], [*self._found, *made]
+            self._computed[name], relation, proved_table = proved(name, table, stored(table.snapshot), taken)
             if proved_table is not None:
                 self._found[relation] = proved_table
-        return columns
+                self._proving.add(relation)
+        return dict(self._computed)
+
+    def open(self, text: str, names: Sequence[str]) -> None:
+        """Open the tables that a text reads, by what it was found to ask for when it was bound before."""
+        made = self._made()
+        for written in names:
+            self._add(text, written, made)
+        self._add_listed(text, made)
+
+    def asked(self) -> tuple[str, ...]:
+        """All that was taken for the name of a table so far, whether there is one or not."""
+        return tuple(self._asked)
 
     def names(self) -> list[str]:
         """The names that the text has for the tables that were found so far."""
@@ -186,6 +200,10 @@ class QueryTables:
             mentioned = set()  # what it names comes out when it is bound
         for written in sorted(mentioned):
             text = self._add(text, written, made) or text
+        return self._add_listed(text, made)
+
+    def _add_listed(self, text: str, made: Sequence[str]) -> str:
+        """Know all tables, where a text is about them."""
         if _ABOUT_ALL_TABLES.search(text):
             for name in self._tables.names():
                 text = self._add(text, name, made, only_listed=True) or text
@@ -193,6 +211,8 @@ class QueryTables:
 
     def _add(self, text: str, written: str, made: Sequence[str], *, only_listed: bool = False) -> str | None:
         """Know the table that a written name means; the text as it is to be run then, None where there is none."""
+        if not only_listed:
+            self._asked[written] = None
         plain = name_without_row_ids(written)
         snapshot = self._snapshot(plain, made)
         if snapshot is None:

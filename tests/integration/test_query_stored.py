@@ -48,6 +48,17 @@ def test_only_rows_that_were_written_since_are_computed(db: Database, calls: Cal
     assert calls.take() == {0: 1, 1: 1, 2: 1}
 
 
+def test_a_query_that_is_asked_again_computes_what_is_out_of_date_then(db: Database, calls: Calls, table: Table):
+    query = f"SELECT sum(noting(key, x)) FROM {table.name}"
+    ((total,),) = db.sql(query).fetchall()
+    table.refresh_column("y")
+    calls.take()
+    assert (db.sql(query).fetchall(), calls.take()) == ([(total,)], {})
+    table.update(where="key = 5", values={"x": 8})
+    changed = total - expected(5) + reference(8, 10)
+    assert (db.sql(query).fetchall(), calls.take()) == ([(changed,)], {5: 1})
+
+
 def test_rows_that_were_added_are_computed(db: Database, calls: Calls, table: Table):
     table.refresh_column("y")
     calls.take()

@@ -29,6 +29,20 @@ _versions = sa.select(
     functions.c.placement,
 ).join_from(functions, function_versions)
 
+_newest = (
+    sa.select(function_versions.c.function_key, sa.func.max(function_versions.c.version).label("version"))
+    .group_by(function_versions.c.function_key)
+    .subquery()
+)
+# Put together once: every query asks for it.
+_latest_versions = _versions.join(
+    _newest,
+    sa.and_(
+        _newest.c.function_key == function_versions.c.function_key,
+        _newest.c.version == function_versions.c.version,
+    ),
+).order_by(functions.c.key)
+
 
 class FunctionStore:
     """Functions by name, whatever its case; a Function keeps the spelling of its first registration."""
@@ -97,20 +111,8 @@ class FunctionStore:
 
     def functions(self) -> list[FunctionVersion]:
         """Return the latest version of every Function, by name."""
-        latest = (
-            sa.select(function_versions.c.function_key, sa.func.max(function_versions.c.version).label("version"))
-            .group_by(function_versions.c.function_key)
-            .subquery()
-        )
-        query = _versions.join(
-            latest,
-            sa.and_(
-                latest.c.function_key == function_versions.c.function_key,
-                latest.c.version == function_versions.c.version,
-            ),
-        )
         with self._connection.reading() as connection:
-            return [_function_version(row) for row in connection.execute(query.order_by(functions.c.key)).mappings()]
+            return [_function_version(row) for row in connection.execute(_latest_versions).mappings()]
 
     def secret_sources(self) -> frozenset[str]:
         """Return where the Functions that there are have their secrets from."""

@@ -11,12 +11,12 @@ import resource
 import sys
 import time
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from lancegpu_sql.errors import StorageError
 from lancegpu_sql.placement.gpu_class import GpuClass, LocalDevices
 from lancegpu_sql.placement.local import LocalPlacement
-from lancegpu_sql.placement.request import PlacementEvent, WorkerRequest
+from lancegpu_sql.placement.request import PlacementEvent, Ready, WorkerRequest
 
 # Says that it serves, and ends when its owner does, as a worker must.
 STAND_IN = (sys.executable, "-S", "-c", "import sys; print('ready', flush=True); sys.stdin.buffer.read()")
@@ -40,7 +40,8 @@ def say(kind: str, **facts: object) -> None:
 
 
 def note(event: PlacementEvent) -> None:
-    say(type(event).__name__, **asdict(event))
+    told = replace(event, results=None) if isinstance(event, Ready) else event  # memory is no text
+    say(type(event).__name__, **asdict(told))
 
 
 def main() -> None:

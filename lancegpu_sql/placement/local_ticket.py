@@ -28,8 +28,9 @@ from lancegpu_sql.placement.request import (
     Wanted,
     WorkerRequest,
 )
+from lancegpu_sql.placement.shared_memory import make_shared_memory
 from lancegpu_sql.placement.watch import WatchThread
-from lancegpu_sql.placement.worker_environment import worker_environment
+from lancegpu_sql.placement.worker_environment import RESULTS_VARIABLE, worker_environment
 from lancegpu_sql.placement.worker_process import WorkerProcess, explain_death
 
 _log = logging.getLogger(__name__)
@@ -193,12 +194,18 @@ class LocalTicket:
         environment = worker_environment(
             own, devices=devices, cpus=self.request.cpus, function_env=self.request.env, token=token
         )
+        shared = make_shared_memory()
+        if shared is not None:
+            keeps += (shared[1],)
+            environment[RESULTS_VARIABLE] = str(shared[1])
         try:
             process = WorkerProcess((*command, "--socket", str(socket_path)), environment, self.mark, keeps)
         finally:
             for descriptor in keeps:
                 os.close(descriptor)
-        self._ready = Ready(f"grpc+unix://{socket_path}", token, devices, process.pid, places=devices)
+        memory = None if shared is None else shared[0]
+        address = f"grpc+unix://{socket_path}"
+        self._ready = Ready(address, token, devices, process.pid, places=devices, results=memory)
         return process
 
     def _hear(self, process: WorkerProcess, descriptor: int) -> None:

@@ -15,6 +15,8 @@ from lancegpu_sql.errors import EnvironmentFailed, InvalidInput, PlacementError
 from lancegpu_sql.functions.environment import Environment
 
 if TYPE_CHECKING:
+    import mmap
+
     from lancegpu_sql.placement.gpu_class import GpuClass
 
 
@@ -138,6 +140,7 @@ class Ready:
     the node of a cluster. `backup` names the GPU class of a worker that is of another one
     than was asked for; whoever asks for backups puts it there. `worker_pid` is None where the worker runs elsewhere: there
     it shows a certificate signed by `tls_root` (PEM) for the name `tls_name`, and ends itself when it hears nothing.
+    `results` is memory that it shares with this process, which asked for it; None where there is none.
     """
 
     address: str
@@ -148,6 +151,7 @@ class Ready:
     tls_root: bytes | None = field(default=None, repr=False)
     tls_name: str | None = None
     places: tuple[str, ...] = ()
+    results: mmap.mmap | None = field(default=None, repr=False, compare=False)
 
 
 LostCause = Literal["signal", "memory", "exit", "unreachable"]

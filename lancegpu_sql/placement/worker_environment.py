@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from lancegpu_sql.functions.options import DEVICE_VARIABLES
 
 TOKEN_VARIABLE = "LANCEGPU_WORKER_TOKEN"  # noqa: S105 - a name
+RESULTS_VARIABLE = "LANCEGPU_WORKER_RESULTS"
 WITHHELD_VARIABLES = ("LANCEGPU_CATALOG", "LANCEGPU_STORAGE_OPTIONS")
 
 # Each library reads its own name, at import: once numpy is loaded it is too late.

@@ -12,7 +12,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from lancegpu_sql.workers.calls import CERTIFICATE_VARIABLE, KEY_VARIABLE, ORPHAN_VARIABLE, TOKEN_VARIABLE
+from lancegpu_sql.workers.calls import (
+    CERTIFICATE_VARIABLE,
+    KEY_VARIABLE,
+    ORPHAN_VARIABLE,
+    RESULTS_VARIABLE,
+    TOKEN_VARIABLE,
+)
 from lancegpu_sql.workers.ending import run_to_end
 from lancegpu_sql.workers.entering import enter_environment
 from lancegpu_sql.workers.owner import Hearing, end_with_owner
@@ -32,6 +38,7 @@ def main(arguments: list[str]) -> int:
     token = os.environ.pop(TOKEN_VARIABLE, "")
     certificate, key = os.environ.pop(CERTIFICATE_VARIABLE, ""), os.environ.pop(KEY_VARIABLE, "")
     orphan_seconds = os.environ.pop(ORPHAN_VARIABLE, "")
+    shared = os.environ.pop(RESULTS_VARIABLE, "")
     if not token:
         sys.stderr.write(f"{TOKEN_VARIABLE} is not set: a worker without a token would answer anyone\n")
         return 2
@@ -48,6 +55,7 @@ def main(arguments: list[str]) -> int:
     from lancegpu_sql.workers.desk import Desk
     from lancegpu_sql.workers.output import OutputCapture
     from lancegpu_sql.workers.server import Tls, WorkerService
+    from lancegpu_sql.workers.shared_results import SharedResults
 
     folder = None if on_network else Path(arguments[1]).parent  # of its socket: private, and cleared away by its owner
     masked = Masking()
@@ -69,7 +77,8 @@ def main(arguments: list[str]) -> int:
         service = WorkerService(location, token, desk, tls=Tls(certificate, key), heard=heard)
     else:
         end_with_owner(desk.retire)
-        service = WorkerService(f"grpc+unix://{arguments[1]}", token, desk)
+        results = SharedResults(int(shared)) if shared else None
+        service = WorkerService(f"grpc+unix://{arguments[1]}", token, desk, results=results)
     os.write(owner_stdout, b"ready\n")
     # While the owner finds its way here: what it asks for lies on the desk until somebody sits there.
     from lancegpu_sql.workers import loading

@@ -2,13 +2,14 @@
 
 A load is one Flight action. Calls go through one `do_exchange` stream: the owner sends a record batch with
 `{"call": id}`, the worker answers with a batch of one column, or with a failure as data. A failure of user code never
-ends the stream: the loaded Function lives on.
+ends the stream: the loaded Function lives on. On one machine a call may name a slot of memory that both see
+(`{"call": id, "slot": 3}`), and the worker answers that so many bytes stand there.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +29,7 @@ TOKEN_VARIABLE = "LANCEGPU_WORKER_TOKEN"  # noqa: S105 - the variable's name
 CERTIFICATE_VARIABLE = "LANCEGPU_WORKER_CERTIFICATE"
 KEY_VARIABLE = "LANCEGPU_WORKER_KEY"
 ORPHAN_VARIABLE = "LANCEGPU_WORKER_ORPHAN_SECONDS"
+RESULTS_VARIABLE = "LANCEGPU_WORKER_RESULTS"
 TOKEN_HEADER = "lancegpu-token"  # noqa: S105 - the header's name
 
 STOP_MESSAGE = b'{"stop":true}'
@@ -177,15 +179,25 @@ class WorkerHealth:
         return cls(**_loads(body))
 
 
-def encode_call(call_id: int) -> bytes:
+@dataclass(frozen=True)
+class CallHead:
+    """What stands beside a call's batch: its id, and the slot of shared memory for its result, if there is one."""
+
+    call_id: int
+    slot: int | None = None
+
+
+def encode_call(head: CallHead) -> bytes:
     """Return what goes beside a call's batch."""
-    return b'{"call":%d}' % call_id
+    if head.slot is None:
+        return b'{"call":%d}' % head.call_id
+    return b'{"call":%d,"slot":%d}' % (head.call_id, head.slot)
 
 
-def decode_call(message: bytes) -> int | None:
-    """Return the call's id, or None for `STOP_MESSAGE`."""
-    call_id = _loads(message).get("call")
-    return None if call_id is None else int(call_id)
+def decode_call(message: bytes) -> CallHead | None:
+    """Return what stands beside a call's batch, or None for `STOP_MESSAGE`."""
+    fields = _loads(message)
+    return CallHead(fields["call"], fields.get("slot")) if "call" in fields else None
 
 
 def encode_result(call_id: int, seconds: float, log: tuple[str, ...], failure: CallFailure | None) -> bytes:
@@ -196,6 +208,11 @@ def encode_result(call_id: int, seconds: float, log: tuple[str, ...], failure: C
     if failure is not None:
         message["failure"] = asdict(failure)
     return _dumps(message).encode()
+
+
+def with_stored(message: bytes, stored_bytes: int) -> bytes:
+    """Return what `encode_result` gave with the word that so many bytes of values stand in the call's slot."""
+    return b'%b,"stored":%d}' % (message[:-1], stored_bytes)
 
 
 def last_resort(call_id: int, error: BaseException) -> bytes:
@@ -210,9 +227,21 @@ def last_resort(call_id: int, error: BaseException) -> bytes:
     )
 
 
-def decode_result(message: bytes, values: pa.Array | None) -> CallResult:
-    """Read what `encode_result` wrote."""
+def decode_result(
+    message: bytes, values: pa.Array | None, read_stored: Callable[[int, int], pa.Array] | None = None
+) -> CallResult:
+    """Read what `encode_result` wrote.
+
+    Parameters
+    ----------
+    values
+        Those that came with it.
+    read_stored
+        Gives the values of a call, by its id, of which so many bytes stand in shared memory.
+    """
     fields = _loads(message)
+    if read_stored is not None and "stored" in fields:
+        values = read_stored(fields["call"], fields["stored"])
     return CallResult(
         call_id=fields["call"],
         values=values,

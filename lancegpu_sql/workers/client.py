@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from lancegpu_sql.workers.calls import (
     LOAD_ACTION,
     STOP_MESSAGE,
     TOKEN_HEADER,
+    CallHead,
     CallResult,
     FunctionLoad,
     LoadReport,
@@ -24,6 +26,7 @@ from lancegpu_sql.workers.calls import (
     decode_result,
     encode_call,
 )
+from lancegpu_sql.workers.shared_results import ResultSlots
 
 _LARGE_BYTES = 2 * 1024 * 1024
 """Of a result: its memory, taken from the C library and given back, costs more to have again than a copy of the values."""
@@ -36,10 +39,14 @@ class CallStream:
     Flight's windows. Keep a credit of calls and bytes all the same, for the worker holds what it has not yet computed.
     """
 
-    def __init__(self, client: flight.FlightClient, options: flight.FlightCallOptions) -> None:
+    def __init__(
+        self, client: flight.FlightClient, options: flight.FlightCallOptions, slots: ResultSlots | None = None
+    ) -> None:
         with _worker_errors("opening its stream of calls"):
             self._writer, self._reader = client.do_exchange(flight.FlightDescriptor.for_command(CALLS_COMMAND), options)
         self._schema: pa.Schema | None = None
+        self._slots = slots
+        self._lent: dict[int, int] = {}  # slots by call; of a stream that breaks nobody knows what is still written to
         self._ended = False
 
     def send(self, call_id: int, batch: pa.RecordBatch) -> None:
@@ -58,7 +65,10 @@ class CallStream:
             if self._schema is None:
                 self._writer.begin(batch.schema)
                 self._schema = batch.schema
-            self._writer.write_with_metadata(batch, encode_call(call_id))
+            slot = None if self._slots is None else self._slots.take()
+            if slot is not None:
+                self._lent[call_id] = slot
+            self._writer.write_with_metadata(batch, encode_call(CallHead(call_id, slot)))
 
     def receive(self) -> CallResult | None:
         """Return the next result, or None at the stream's end.
@@ -73,9 +83,13 @@ class CallStream:
                 chunk = self._reader.read_chunk()
             except StopIteration:
                 self._ended = True
+                for call_id in list(self._lent):
+                    self._give_back(call_id)
                 return None
             values = None if chunk.data is None else _in_own_memory(chunk.data.column(0))
-            return decode_result(chunk.app_metadata.to_pybytes(), values)
+            result = decode_result(chunk.app_metadata.to_pybytes(), values, self._stored)
+            self._give_back(result.call_id)
+            return result
 
     def done_sending(self) -> None:
         """Say that no further call comes; the stream ends after the last result."""
@@ -101,6 +115,16 @@ class CallStream:
             self._reader.cancel()
         with contextlib.suppress(flight.FlightError, pa.ArrowException):
             self._writer.close()
+
+    def _stored(self, call_id: int, nbytes: int) -> pa.Array:
+        if self._slots is None or call_id not in self._lent:
+            raise pa.ArrowInvalid(f"values of call {call_id} in memory that it was not given")
+        return self._slots.read(self._lent[call_id], nbytes)
+
+    def _give_back(self, call_id: int) -> None:
+        slot = self._lent.pop(call_id, None)
+        if slot is not None and self._slots is not None:
+            self._slots.give_back(slot)
 
 
 # Processes in which gRPC has begun to work: this one, or one that this one was forked off.
@@ -134,9 +158,19 @@ class WorkerClient:
     tls_root, tls_name
         For ``grpc+tls://`` addresses: the certificate (PEM) that the worker's own must be signed by, and the name that
         it must bear; the address proves nothing, for another pod may get it next.
+    results
+        Memory that the worker shares with this process, for large results; None where it runs elsewhere.
     """
 
-    def __init__(self, address: str, token: str, tls_root: bytes | None = None, tls_name: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        tls_root: bytes | None = None,
+        tls_name: str | None = None,
+        results: mmap.mmap | None = None,
+    ) -> None:
+        self._slots = None if results is None else ResultSlots(results)
         self._headers = [(TOKEN_HEADER.encode(), token.encode())]
         options: dict[str, Any] = {}
         if tls_root is not None:
@@ -184,7 +218,7 @@ class WorkerClient:
 
     def open_stream(self) -> CallStream:
         """Begin a stream of calls."""
-        return CallStream(self._client, flight.FlightCallOptions(headers=self._headers))
+        return CallStream(self._client, flight.FlightCallOptions(headers=self._headers), self._slots)
 
     def close(self) -> None:
         """Close the connection; the worker lives on."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from time import monotonic, perf_counter  # bound here: user code may replace them in their module
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -41,7 +41,14 @@ Loader = Callable[[FunctionLoad], tuple[Loaded, int]]
 """Gives the Function, and how many calls of it may run at a time."""
 
 FailureOf = Callable[[BaseException], CallFailure]
-Reply = tuple[bytes, pa.RecordBatch | None]
+
+
+class Reply(NamedTuple):
+    """The answer to a call: what stands beside its values, these if there are any, and the slot that may take them."""
+
+    message: bytes
+    values: pa.RecordBatch | None = None
+    slot: int | None = None
 
 
 @dataclass(eq=False)
@@ -70,6 +77,7 @@ class _Call:
     stream: Stream
     call_id: int
     batch: pa.RecordBatch
+    slot: int | None
 
 
 @dataclass(frozen=True)
@@ -134,9 +142,9 @@ class Desk:
         self._streams.add(stream)
         return stream
 
-    def call(self, stream: Stream, call_id: int, batch: pa.RecordBatch) -> None:
-        """Put a call on the desk; its reply will be put into the stream."""
-        self._work.put(_Call(stream, call_id, batch))
+    def call(self, stream: Stream, call_id: int, batch: pa.RecordBatch, slot: int | None = None) -> None:
+        """Put a call on the desk; its reply, which names the slot again, will be put into the stream."""
+        self._work.put(_Call(stream, call_id, batch, slot))
 
     def end(self, stream: Stream) -> None:
         """Say that no further call of this stream will come."""
@@ -214,11 +222,11 @@ class Desk:
         if stream.skipping or stream.gone or self._retiring or stream.cancelled():
             return
         try:
-            reply = self._answer(work.call_id, work.batch)
+            reply = self._answer(work.call_id, work.batch, work.slot)
         except BaseException as exc:
             # A call without an answer is waited for for ever.
             self._computing.pop(work.call_id, None)
-            reply = last_resort(work.call_id, exc), None
+            reply = Reply(last_resort(work.call_id, exc))
         stream.replies.put(reply)
 
     def _finish_calls(self) -> None:
@@ -226,7 +234,7 @@ class Desk:
             under_way.result()
         self._under_way.clear()
 
-    def _answer(self, call_id: int, batch: pa.RecordBatch) -> Reply:
+    def _answer(self, call_id: int, batch: pa.RecordBatch, slot: int | None) -> Reply:
         failure = values = None
         started = self._computing[call_id] = monotonic()
         try:
@@ -237,8 +245,8 @@ class Desk:
         seconds = monotonic() - started
         del self._computing[call_id]
         self._calls_done += 1
-        reply = None if values is None else pa.record_batch([values], names=["value"])
-        return encode_result(call_id, seconds, self._printed(), failure), reply
+        column = None if values is None else pa.record_batch([values], names=["value"])
+        return Reply(encode_result(call_id, seconds, self._printed(), failure), column, slot)
 
     def _call(self, batch: pa.RecordBatch) -> pa.Array:
         loaded = self._loaded

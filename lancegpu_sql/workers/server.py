@@ -17,8 +17,10 @@ from lancegpu_sql.workers.calls import (
     TOKEN_HEADER,
     FunctionLoad,
     decode_call,
+    with_stored,
 )
 from lancegpu_sql.workers.desk import Desk, Reply, start_writer
+from lancegpu_sql.workers.shared_results import SharedResults
 
 # How a stream ends when the owner cancels it, closes it in the middle, or is gone.
 _OWNER_GONE = (flight.FlightError, pa.ArrowException, OSError)
@@ -60,10 +62,12 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         *,
         tls: Tls | None = None,
         heard: Callable[[], None] = lambda: None,
+        results: SharedResults | None = None,
     ) -> None:
         certificates = None if tls is None else [(tls.certificate, tls.key)]
         super().__init__(location, tls_certificates=certificates, middleware={"token": TokenCheck(token, heard)})
         self._desk = desk
+        self._results = results
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
         """Load a Function, or tell how the worker is."""
@@ -87,14 +91,14 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
         if descriptor.command != CALLS_COMMAND:
             raise flight.FlightServerError(f"unknown exchange {descriptor.command!r}")
         stream = self._desk.open(context.is_cancelled)
-        start_writer(stream, _Writer(writer).write, _OWNER_GONE)
+        start_writer(stream, _Writer(writer, self._results).write, _OWNER_GONE)
         try:
             for chunk in _chunks(reader):
-                call_id = decode_call(chunk.app_metadata.to_pybytes())
-                if call_id is None:
+                head = decode_call(chunk.app_metadata.to_pybytes())
+                if head is None:
                     stream.skipping = True
                 else:
-                    self._desk.call(stream, call_id, chunk.data)
+                    self._desk.call(stream, head.call_id, chunk.data, head.slot)
         except _OWNER_GONE:
             stream.gone = True
         self._desk.end(stream)
@@ -105,12 +109,17 @@ class WorkerService(flight.FlightServerBase):  # type: ignore[misc]
 class _Writer:
     """Writes replies; the schema goes out before the first values."""
 
-    def __init__(self, writer: flight.MetadataRecordBatchWriter) -> None:
+    def __init__(self, writer: flight.MetadataRecordBatchWriter, results: SharedResults | None) -> None:
         self._writer = writer
+        self._results = results
         self._begun = False
 
     def write(self, reply: Reply) -> None:
-        message, batch = reply
+        message, batch, slot = reply
+        if batch is not None and slot is not None and self._results is not None:
+            stored_bytes = self._results.store(slot, batch)
+            if stored_bytes is not None:
+                message, batch = with_stored(message, stored_bytes), None
         if batch is None:
             self._writer.write_metadata(message)
             return

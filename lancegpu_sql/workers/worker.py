@@ -54,6 +54,8 @@ class Worker:
         """What starting and loading it took, without waiting for room."""
         self.computed_seconds = 0.0
         """How long it computed, in all jobs before the present one."""
+        self.rows_per_second: float | None = None
+        """What it did in the last of these that had rows."""
         self._room_since: float | None = None
         self.load_log: tuple[str, ...] = ()
         self.calls_at_once = 1
@@ -269,4 +271,4 @@ class Worker:
 
 
 def _client_of(ready: Ready) -> WorkerClient:
-    return WorkerClient(ready.address, ready.token, ready.tls_root, ready.tls_name)
+    return WorkerClient(ready.address, ready.token, ready.tls_root, ready.tls_name, ready.results)

@@ -17,7 +17,9 @@ from applied import numbers
 from started_worker import END_SECONDS, StartedWorker
 
 from lancegpu_sql.errors import WorkerLost
+from lancegpu_sql.placement.shared_memory import SHARED_BYTES
 from lancegpu_sql.workers.calls import TOKEN_VARIABLE
+from lancegpu_sql.workers.shared_results import SLOT_BYTES
 
 
 @pytest.fixture
@@ -199,3 +201,54 @@ def _own_a_busy_worker(folder: Path) -> None:
 
 if __name__ == "__main__":
     _own_a_busy_worker(Path(sys.argv[1]))
+
+
+@pytest.fixture
+def sharing(tmp_path: Path) -> Iterator[StartedWorker]:
+    started = StartedWorker(tmp_path, shares=True)
+    yield started
+    started.close()
+
+
+def test_large_values_come_through_shared_memory(sharing):
+    values = sharing.result_of(worker_functions.double_all, range(100_000)).values
+    assert values[-1].as_py() == 199_998
+    assert bytes(sharing.memory[-SLOT_BYTES:]).strip(b"\0")
+
+
+def test_values_too_large_for_shared_memory_come_all_the_same(sharing):
+    values = sharing.result_of(worker_functions.double_all, range(SLOT_BYTES // 8)).values
+    assert (len(values), values[-1].as_py()) == (SLOT_BYTES // 8, SLOT_BYTES // 4 - 2)
+
+
+def test_more_calls_than_slots_are_answered_in_order(sharing):
+    stream = sharing.loaded_with(worker_functions.double_all)
+    for call_id in range(20):
+        stream.send(call_id, numbers([call_id] * 10_000))
+    stream.done_sending()
+    results = list(iter(stream.receive, None))
+    assert [(result.call_id, result.values[9_999].as_py()) for result in results] == [(n, 2 * n) for n in range(20)]
+
+
+def test_the_slots_of_a_stream_that_ended_serve_the_next(sharing):
+    for _ in range(20):
+        stream = sharing.loaded_with(worker_functions.double_all)
+        for call_id in range(3):
+            stream.send(call_id, numbers([1] * 10_000))
+        stream.stop()
+        while stream.receive() is not None:
+            pass
+    sharing.memory[:] = bytes(len(sharing.memory))
+    assert sharing.result_of(worker_functions.double_all, [7] * 10_000).values[0].as_py() == 14
+    assert bytes(sharing.memory).strip(b"\0")
+
+
+def test_the_slots_of_streams_that_broke_are_not_used_again(sharing):
+    for _ in range(SHARED_BYTES // SLOT_BYTES):
+        stream = sharing.loaded_with(worker_functions.double_all)
+        stream.send(0, numbers([1] * 10_000))
+        stream.cancel()
+    assert sharing.result_of(worker_functions.double_all, [2] * 10_000).values[0].as_py() == 4
+    sharing.memory[:] = bytes(len(sharing.memory))  # nothing is under way any more
+    assert sharing.result_of(worker_functions.double_all, [3] * 10_000).values[0].as_py() == 6
+    assert not bytes(sharing.memory).strip(b"\0")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lancegpu_sql.workers.calls import (
     STOP_MESSAGE,
     CallFailure,
+    CallHead,
     FunctionLoad,
     LoadReport,
     WorkerHealth,
@@ -16,6 +17,7 @@ from lancegpu_sql.workers.calls import (
     decode_result,
     encode_call,
     encode_result,
+    with_stored,
 )
 
 failures = st.builds(
@@ -37,9 +39,9 @@ def test_a_load(payload, bound, concurrency):
     assert FunctionLoad.from_bytes(memoryview(load.to_bytes())) == load
 
 
-@given(st.integers(0, 1 << 60))
-def test_a_call(call_id):
-    assert decode_call(encode_call(call_id)) == call_id
+@given(st.integers(0, 1 << 60), st.none() | st.integers(0, 99))
+def test_a_call(call_id, slot):
+    assert decode_call(encode_call(CallHead(call_id, slot))) == CallHead(call_id, slot)
 
 
 def test_the_stop_is_no_call():
@@ -57,6 +59,14 @@ def test_a_result_with_values():
     result = decode_result(encode_result(7, 0.5, (), None), values)
     assert result.values is values
     assert result.failure is None
+
+
+def test_a_result_whose_values_stand_elsewhere():
+    message = with_stored(encode_result(7, 0.5, ("a line",), None), 4096)
+    values = pa.array([1, 2])
+    asked = []
+    result = decode_result(message, None, lambda call_id, nbytes: asked.append((call_id, nbytes)) or values)
+    assert (result.values, result.log, asked) == (values, ("a line",), [(7, 4096)])
 
 
 @given(st.floats(0, 1e9), logs, st.none() | failures, st.integers(1, 9))

@@ -55,7 +55,7 @@ def open_stream(desk: Desk) -> Stream:
 def results(stream: Stream) -> list[CallResult]:
     found = []
     while (reply := stream.replies.get()) is not None:
-        message, values = reply
+        message, values, _ = reply
         found.append(decode_result(message, values and values.column(0)))
     return found
 
@@ -71,6 +71,15 @@ def test_calls_are_answered_in_order_and_then_the_stream_ends():
     stream = open_stream(desk)
     call_all(desk, stream, 5)
     assert [result.call_id for result in results(stream)] == [0, 1, 2, 3, 4]
+
+
+def test_an_answer_names_the_slot_of_its_call():
+    desk = desk_with(Told())
+    stream = open_stream(desk)
+    desk.call(stream, 1, BATCH, slot=3)
+    reply = stream.replies.get()
+    assert reply is not None
+    assert reply.slot == 3
 
 
 def test_a_call_that_raises_is_answered_with_its_failure():

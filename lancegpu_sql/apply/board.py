@@ -56,7 +56,7 @@ class Board:
     def join(self, hand: Hand) -> None:
         """A worker is there."""
         with self._changed:
-            self._dealer.hands.append(hand)
+            self._dealer.join(hand)
             self._busy.forget()
 
     def leave(self, hand: Hand) -> None:
@@ -301,6 +301,7 @@ class Board:
 
     def _note_values(self, call: Call, hand: Hand, values: pa.Array, seconds: float) -> None:
         self._dealer.note_pace(call, seconds, values.nbytes)
+        hand.rows_done += call.rows.rows
         self._dealer.note_end(call)
         if call.failed_on:
             self._setbacks.computed(call, hand)

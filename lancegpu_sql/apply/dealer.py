@@ -38,6 +38,12 @@ class Dealer:
         self._meter = PaceMeter()
         self.hands: list[Hand] = []
 
+    def join(self, hand: Hand) -> None:
+        """A worker takes calls from now on."""
+        self.hands.append(hand)
+        if hand.rows_per_second_before is not None:
+            self._meter.expect(hand.rows_per_second_before)
+
     def pick(self, hand: Hand) -> Call | None:
         """Take the call that a worker should get now; None where it has enough, or where rows must be read first."""
         if not self._has_credit(hand):

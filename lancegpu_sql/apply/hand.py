@@ -75,7 +75,8 @@ class Hand:
 
     `calls` stand in the order in which they were sent; the worker computes the first `at_once` of them. `places` are where
     its `devices` are, as a placement can keep off them; `spoiled` says why it is good for nothing any
-    more, `fits_rows` are the most rows of one call for which its memory is known to do.
+    more, `fits_rows` are the most rows of one call for which its memory is known to do. `rows_per_second_before` is what it
+    did in earlier work.
     """
 
     worker: str
@@ -90,12 +91,14 @@ class Hand:
     heard_at: float = field(default_factory=time.monotonic)
     empty_since: float | None = field(default_factory=time.monotonic)
     calls_done: int = 0
+    rows_done: int = 0
     computing_seconds: float = 0.0
     waiting_for_rows_seconds: float = 0.0
     lost: bool = False
     leaving: bool = False
     spoiled: str | None = None
     fits_rows: int | None = None
+    rows_per_second_before: float | None = None
 
     def running(self, now: float) -> tuple[Call, ...]:
         """Return the calls that the worker computes; those that have come to be among them begin now."""

@@ -54,6 +54,11 @@ class PaceMeter:
         self._largest_rows = 0
         self.pace: Pace | None = None
 
+    def expect(self, rows_per_second: float) -> None:
+        """Go by what was measured in earlier work until something is measured in this: its rows may be larger."""
+        if self.pace is None:
+            self.pace = Pace(rows_per_second, GROWTH / rows_per_second, result_bytes_per_row=0.0, largest_rows=GROWTH)
+
     def note(self, rows: int, seconds: float, result_bytes: int) -> None:
         """Take one finished call into account."""
         self._recent.append((rows, seconds))

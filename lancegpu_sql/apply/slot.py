@@ -188,6 +188,7 @@ class Slot:
             places=lease.places,
             devices=lease.devices,
             fits_rows=self._pool.fits_rows(need, lease.gpu_class),
+            rows_per_second_before=lease.rows_per_second_before,
         )
         self._board.join(hand)
         try:
@@ -262,7 +263,7 @@ class Slot:
                 self._tell_news()
         finally:
             self._board.leave(hand)
-            lease.note_computed(hand.computing_seconds)
+            lease.note_computed(hand.computing_seconds, hand.rows_done)
             lease.release(broken=hand.lost)
             self._lease = None
         self._tell_timings(hand, at_end=True)

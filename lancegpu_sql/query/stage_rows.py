@@ -54,13 +54,29 @@ def output_schema(stage: Stage, source: pa.Schema, types: Mapping[str, FunctionT
     return pa.schema([*carried, *(pa.field(call.result, types[call.function].readable_output) for call in stage.calls)])
 
 
+def fixed_bytes(kind: pa.DataType) -> float | None:
+    """What a value of a type takes, where that is the same for all of them."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return fixed_bytes(kind.storage_type)
+    if pa.types.is_fixed_size_list(kind):
+        each = fixed_bytes(kind.value_type)
+        return None if each is None else each * int(kind.list_size)
+    if pa.types.is_dictionary(kind):
+        return None
+    try:
+        bits: int = kind.bit_width
+    except ValueError:
+        return None
+    return bits / 8
+
+
 class StageRows:
     """Asks for about as many rows ahead as were taken already, beginning with a few; for more where they come at once.
 
     So the first rows come soon even from a Function that takes a second for each, a reader that stops early has computed
     little more than it took, and later calls are large and many in flight. At most `pending_bytes` of input and of results,
     as large as the last ones were, and one batch, are under way. Where all rows are wanted, many are asked for at once,
-    as soon as it is known how large their values are.
+    as soon as it is known how large their values are: that of some types is known before.
     """
 
     def __init__(
@@ -85,6 +101,10 @@ class StageRows:
         self._in_flight = 1
         self._since_grown = 0
         self._result_row_bytes = 0.0
+        row_bytes = [fixed_bytes(kind) for kind in schema.types[len(carried) :]]
+        if reads_all and all(row_bytes):
+            self._result_row_bytes = sum(filter(None, row_bytes))
+            self._in_flight, self._chunk_rows = _MOST_IN_FLIGHT, min(INPUT_ROWS, self._most_rows())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         pending: deque[_Pending] = deque()
@@ -101,7 +121,7 @@ class StageRows:
                 before, taken_at = max(first.asked_at, taken_at), time.monotonic()
                 yield rows
                 self._grow(time.monotonic() - before)
-                self._chunk_rows = min(self._chunk_rows, self._most_rows(first))
+                self._chunk_rows = min(self._chunk_rows, self._most_rows(first.input_row_bytes))
         while pending:
             yield self._rows(pending.popleft())
 
@@ -120,9 +140,9 @@ class StageRows:
             self._chunk_rows = min(2 * self._chunk_rows, _MOST_ROWS_AT_ONCE)
             self._since_grown = 0
 
-    def _most_rows(self, taken: _Pending) -> int:
-        """How many rows, as large as those that were just taken, may be asked for at once."""
-        row_bytes = max(self._result_row_bytes, taken.input_bytes / max(taken.carried.num_rows, 1), 1e-3)
+    def _most_rows(self, input_row_bytes: float = 0.0) -> int:
+        """How many rows, as large as those that were taken last, may be asked for at once."""
+        row_bytes = max(self._result_row_bytes, input_row_bytes, 1e-3)
         return max(1, int(min(self._pending_bytes / 4, _MOST_BYTES_AT_ONCE) / row_bytes))
 
     def _chunks(self) -> Iterator[pa.RecordBatch]:
@@ -171,6 +191,11 @@ class _Pending:
     nbytes: int
     input_bytes: int
     asked_at: float
+
+    @property
+    def input_row_bytes(self) -> float:
+        rows: int = self.carried.num_rows
+        return self.input_bytes / max(rows, 1)
 
 
 def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

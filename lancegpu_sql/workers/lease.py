@@ -28,6 +28,8 @@ class Lease:
         What starting and loading the worker took when it was started, whoever waited for it.
     computed_before_seconds
         How long the worker computed for others before.
+    rows_per_second_before
+        What it did for the last of them; None where that was nothing.
     calls_at_once
         How many calls the worker computes at a time.
     load_log
@@ -48,6 +50,7 @@ class Lease:
         self.started_seconds: float = 0.0 if warm else worker.started_seconds
         self.start_cost_seconds: float = worker.started_seconds
         self.computed_before_seconds: float = worker.computed_seconds
+        self.rows_per_second_before: float | None = worker.rows_per_second
         self.calls_at_once: int = worker.calls_at_once
         self.load_log: tuple[str, ...] = () if warm else worker.load_log
         self.cpu_rung: str | None = worker.need.cpu_rung
@@ -62,9 +65,11 @@ class Lease:
         """Return how the worker ended, waiting a moment for the placement to say so."""
         return self._worker.why_lost(timeout_seconds)
 
-    def note_computed(self, seconds: float) -> None:
-        """Note how long the worker computed under this lease, for those who have it next."""
+    def note_computed(self, seconds: float, rows: int) -> None:
+        """Note what the worker computed under this lease, for those who have it next."""
         self._worker.computed_seconds = self.computed_before_seconds + seconds
+        if rows and seconds:
+            self._worker.rows_per_second = rows / seconds
 
     def release(self, broken: bool = False) -> None:
         """Give the worker back; a `broken` one is killed, and what it still computes is lost. Idempotent."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pytest
 from in_process_functions import InProcessFunctions
 
 from lancegpu_sql.functions.definition import as_function, define
 from lancegpu_sql.query.arguments import FunctionTypes
 from lancegpu_sql.query.session import QuerySession
-from lancegpu_sql.query.stage_rows import StageCall, StageRows
+from lancegpu_sql.query.stage_rows import StageCall, StageRows, fixed_bytes
 
 ROWS = 40_000
 ROW_BYTES = 4_096
@@ -60,6 +62,41 @@ def test_large_results_are_asked_for_a_few_rows_at_a_time():
     assert sum(batch.num_rows for batch in rows) == ROWS
     assert asked.most * ROW_BYTES <= 1.5 * PENDING_BYTES
     assert max(asked.batches[10:-1]) > 100  # and not one by one
+
+
+@pytest.mark.parametrize(
+    ("kind", "row_bytes"),
+    [
+        (pa.list_(pa.float32(), 384), 1_536),
+        (pa.fixed_shape_tensor(pa.float32(), [2, 3]), 24),
+        (pa.bool_(), 0.125),
+        (pa.string(), None),
+        (pa.list_(pa.string(), 3), None),
+        (pa.dictionary(pa.int32(), pa.string()), None),
+    ],
+    ids=str,
+)
+def test_of_some_types_all_values_take_the_same(kind: pa.DataType, row_bytes: float | None):
+    assert fixed_bytes(kind) == row_bytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "batches"),
+    [(pa.binary(64), [2_048] * 8), (pa.binary(ROW_BYTES), [256] * 4), (pa.binary(), [256])],
+    ids=["small", "large", "unknown"],
+)
+def test_where_all_rows_are_wanted_and_their_size_is_known_many_are_asked_for_at_once(
+    kind: pa.DataType, batches: list[int]
+):
+    asked = Asked()
+    types = FunctionTypes(define(as_function(blob)).version)
+    calls = [StageCall(("n",), None, types, asked.ask)]
+    schema = pa.schema([("n", pa.int64()), ("v", kind)])
+    source = pa.table({"n": range(ROWS)}).to_reader(2_048)
+    rows = StageRows(["n"], source, calls, schema, pending_bytes=PENDING_BYTES, reads_all=True)
+    with suppress(pa.ArrowException, ValueError):  # values of another size than these come
+        next(iter(rows))
+    assert asked.batches == batches
 
 
 def size(text: str) -> int:

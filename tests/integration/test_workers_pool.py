@@ -303,10 +303,21 @@ def test_a_worker_tells_how_long_it_computed_for_others(pool):
     need = need_for(worker_functions.double)
     for seconds in (1.5, 2.0):
         taken = lease(pool, need)
-        taken.note_computed(seconds)
+        taken.note_computed(seconds, rows=1)
         taken.release()
     again = lease(pool, need)
     assert again.computed_before_seconds == 3.5
+    again.release()
+
+
+def test_a_worker_tells_how_quick_it_was_when_it_last_had_rows(pool):
+    need = need_for(worker_functions.double)
+    for seconds, rows in ((1.0, 5), (2.0, 600), (0.0, 0)):
+        taken = lease(pool, need)
+        taken.note_computed(seconds, rows)
+        taken.release()
+    again = lease(pool, need)
+    assert again.rows_per_second_before == 300
     again.release()
 
 

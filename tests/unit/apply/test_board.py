@@ -53,6 +53,13 @@ def warmed_up(board: Board, hand: Hand, calls: int = 4) -> None:
         assert board.next_done(0) is not None
 
 
+def test_a_worker_whose_pace_is_known_begins_with_more_than_one_row():
+    board = board_over(1000, max_part_rows=None)
+    hand = Hand("worker 1", stays=True, rows_per_second_before=100_000)
+    board.join(hand)
+    assert take(board, hand).rows.rows == 256
+
+
 def test_the_first_call_is_one_row_and_the_probe_ends_with_the_tenth():
     board = board_over(1000)
     hand = joined(board)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,6 +82,20 @@ def test_the_pace_forgets_a_slow_start():
         meter.note(rows, seconds, 8 * rows)
     assert meter.pace is not None
     assert meter.pace.rows_per_second > 10_000
+
+
+@pytest.mark.parametrize(("rows_per_second", "rows"), [(1_000_000, GROWTH * GROWTH), (3, 3), (0.1, 1)])
+def test_before_anything_is_measured_the_pace_of_earlier_work_counts_up_to_a_bound(rows_per_second, rows):
+    meter = PaceMeter()
+    meter.expect(rows_per_second)
+    assert call_rows(meter.pace, 50, OPTIONS) == rows
+
+
+def test_what_is_measured_takes_the_place_of_what_was_expected():
+    meter = PaceMeter()
+    meter.note(100, 10.0, 800)
+    meter.expect(1_000_000)
+    assert call_rows(meter.pace, 50, OPTIONS) == 10
 
 
 def test_workers_that_wait_are_not_busy():

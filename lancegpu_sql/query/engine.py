@@ -65,6 +65,8 @@ def new_cursor(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
 
 def types_for(cursor: duckdb.DuckDBPyConnection, kinds: Sequence[pa.DataType]) -> list[DuckDBPyType]:
     """The types under which DuckDB reads Arrow's."""
+    if not kinds:
+        return []
     schema = pa.schema([pa.field(str(index), kind) for index, kind in enumerate(kinds)])
     cursor.register(_TYPES, schema.empty_table())
     types = list(cursor.sql(f"FROM {_TYPES}").types)

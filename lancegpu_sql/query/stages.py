@@ -108,8 +108,8 @@ class Stages:
         relation, _ = carried(relation)
         stream = self._reading.keep(relation.to_arrow_reader(INPUT_ROWS))
         schema = output_schema(stage, stream.schema, self._types)
-        kept = dict(zip(schema.names, map(str, types_for(cursor.cursor(), schema.types)), strict=True))
-        casts = {name: kinds[name] for name in stage.carried if kinds[name] != kept[name]}
+        kept = map(str, types_for(cursor.cursor(), [schema.field(name).type for name in stage.carried]))
+        casts = {name: kinds[name] for name, kind in zip(stage.carried, kept, strict=True) if kinds[name] != kind}
         rows = self._rows(stage, stream, calls, schema)
         return _Source(pa.RecordBatchReader.from_batches(schema, rows), casts)
 

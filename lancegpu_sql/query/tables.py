@@ -111,7 +111,7 @@ class QueryTables:
         self._opened: dict[tuple[str, int | None, bool], TableRelation] = {}
         self._found: dict[str, TableRelation] = dict(given or {})
         self._pinned = {table.name: table.snapshot for table in self._found.values()}
-        self._asked: dict[str, None] = {}
+        self._asked: dict[str, TableRelation | None] = {}
         self._computed: dict[str, list[StoredColumn]] = {}
         self._proving: set[str] = set()
         self._prepared: dict[str, str] = {}
@@ -211,15 +211,9 @@ class QueryTables:
 
     def _add(self, text: str, written: str, made: Sequence[str], *, only_listed: bool = False) -> str | None:
         """Know the table that a written name means; the text as it is to be run then, None where there is none."""
-        if not only_listed:
-            self._asked[written] = None
-        plain = name_without_row_ids(written)
-        snapshot = self._snapshot(plain, made)
-        if snapshot is None:
+        table = self._meant(written, made, only_listed=only_listed)
+        if table is None:
             return None
-        if not only_listed:
-            check_distinct(snapshot.name, snapshot.schema)
-        table = self._relation(snapshot, snapshot.version if self._version(plain) else None, row_ids=plain != written)
         alike = next((other for other in self._found if fold(other) == fold(written)), None)
         if alike is None:
             self._found[written] = table
@@ -229,6 +223,21 @@ class QueryTables:
             text = replace_tables(text, {written: other})
             self._found[other] = table
         return text
+
+    def _meant(self, written: str, made: Sequence[str], *, only_listed: bool) -> TableRelation | None:
+        """The table that a written name means: that which it meant in the first text that has it."""
+        if written in self._asked:
+            return self._asked[written]
+        plain, table = name_without_row_ids(written), None
+        snapshot = self._snapshot(plain, made)
+        if snapshot is not None:
+            if not only_listed:
+                check_distinct(snapshot.name, snapshot.schema)
+            version = snapshot.version if self._version(plain) else None
+            table = self._relation(snapshot, version, row_ids=plain != written)
+        if not only_listed:
+            self._asked[written] = table
+        return table
 
     def _relation(self, snapshot: Snapshot, version: int | None, *, row_ids: bool) -> TableRelation:
         """A table that is opened once, with its row ids and without them at the same version."""

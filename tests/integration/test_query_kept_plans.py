@@ -107,11 +107,11 @@ def test_a_query_that_is_asked_again_reads_one_version_throughout(folder: LanceF
     assert asked_again.fetchall() == [(3, 3)]
 
 
-def test_a_query_that_is_asked_again_opens_its_tables_alone(folder: LanceFolder, session: QuerySession):
+def test_a_query_that_is_asked_again_opens_each_of_its_tables_once(folder: LanceFolder, session: QuerySession):
     folder.write("other", {"n": [1]})
-    session.sql(QUERY)
+    session.sql(QUERY).fetchall()
     folder.opened.clear()
-    session.sql(QUERY)
+    session.sql(QUERY).fetchall()
     assert folder.opened == ["docs"]
 
 

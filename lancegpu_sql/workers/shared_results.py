@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import deque
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -18,12 +19,7 @@ LEAST_BYTES = 64 * 1024
 """Smaller results cost as little on the way of their message."""
 
 # Bound here: what user code puts in their place must not reach the answers.
-_Writer, _new_stream, _py_buffer, _ArrowError = (
-    pa.FixedSizeBufferWriter,
-    pa.ipc.new_stream,
-    pa.py_buffer,
-    pa.ArrowException,
-)
+_Writer, _new_stream, _py_buffer = pa.FixedSizeBufferWriter, pa.ipc.new_stream, pa.py_buffer
 
 
 class ResultSlots:
@@ -57,7 +53,11 @@ class ResultSlots:
         # Copied before it is looked at: user code may still write to the slot.
         own = pa.allocate_buffer(nbytes)
         pa.FixedSizeBufferWriter(own).write(_part(self._memory, slot)[:nbytes])
-        return pa.ipc.open_stream(own).read_next_batch().column(0)
+        try:
+            return pa.ipc.open_stream(own).read_next_batch().column(0)
+        except Exception as exc:
+            # Bytes that are no result fail in many ways: an end without a batch is a StopIteration.
+            raise pa.ArrowInvalid(f"no values in a slot: {type(exc).__name__}: {exc}") from exc
 
 
 class SharedResults:
@@ -70,20 +70,24 @@ class SharedResults:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._memory = memoryview(mmap.mmap(descriptor, 0))
+        self._memory: memoryview | None = None
+        with suppress(OSError):  # the process may have no more addresses: results take the other way
+            self._memory = memoryview(mmap.mmap(descriptor, 0))
         os.close(descriptor)
 
     def store(self, slot: int, batch: pa.RecordBatch) -> int | None:
         """Write a result of one column to a slot; return its bytes, or None where it is small or does not fit."""
-        if not LEAST_BYTES <= batch.nbytes <= SLOT_BYTES:
-            return None
-        sink = _Writer(_py_buffer(_part(self._memory, slot)))
         try:
+            if self._memory is None or not LEAST_BYTES <= batch.nbytes <= SLOT_BYTES:
+                return None
+            sink = _Writer(_py_buffer(_part(self._memory, slot)))
             with _new_stream(sink, batch.schema) as stream:
                 stream.write_batch(batch)
             return int(sink.tell())
-        except (_ArrowError, OSError):
-            return None  # with what Arrow writes around it, it is larger than the slot
+        except Exception:
+            # With what Arrow writes around it, it is larger than the slot; or user code replaced what Arrow writes it with.
+            # Raised, it would end the thread that writes replies, and they would be waited for for ever.
+            return None
 
 
 def _part(memory: memoryview, slot: int) -> memoryview:

@@ -95,6 +95,30 @@ def test_bytes_that_are_no_result_are_refused(sides: Sides, nbytes: int) -> None
         sides[0].read(0, nbytes)
 
 
+def test_an_end_without_values_is_refused() -> None:
+    shared = make_shared_memory()
+    assert shared is not None
+    memory, descriptor = shared
+    os.close(descriptor)
+    with pa.ipc.new_stream(pa.FixedSizeBufferWriter(pa.py_buffer(memory)), numbers(8).schema):
+        pass
+    with pytest.raises(pa.ArrowInvalid, match="no values"):
+        ResultSlots(memory).read(0, LEAST_BYTES)
+
+
+def test_user_code_that_replaces_what_writes_a_stream_leaves_results_to_the_socket(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pa.ipc, "RecordBatchStreamWriter", None)
+    assert sides[1].store(0, numbers(LEAST_BYTES)) is None
+
+
+def test_a_worker_without_room_for_the_memory_leaves_results_to_the_socket() -> None:
+    reading, writing = os.pipe()  # cannot be mapped either
+    assert SharedResults(reading).store(0, numbers(LEAST_BYTES)) is None
+    os.close(writing)
+
+
 def test_a_worker_cannot_cut_the_memory() -> None:
     shared = make_shared_memory()
     assert shared is not None

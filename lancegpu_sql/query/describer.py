@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from lancegpu_sql.query.engine import duckdb_errors
+from lancegpu_sql.query.engine import duckdb_errors, read_tree
 from lancegpu_sql.query.in_place import InPlace
 from lancegpu_sql.query.stages import parameters_for
 from lancegpu_sql.query.tables import QueryTables
@@ -46,19 +45,6 @@ class Describer:
     def read_tree(self, text: str) -> object:
         """DuckDB's own reading of a query; None where it gives none."""
         return read_tree(self._cursor, text)
-
-
-def read_tree(cursor: duckdb.DuckDBPyConnection, text: str) -> object:
-    """DuckDB's own reading of a query, as plain values; None where it gives none."""
-    try:
-        found = cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
-    except duckdb.Error:
-        return None
-    try:
-        tree = json.loads(found[0][0])
-    except RecursionError:  # brackets within brackets, a thousand deep
-        return None
-    return None if tree.get("error") else tree
 
 
 def bound(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import re
 import weakref
@@ -61,6 +62,19 @@ def new_cursor(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     cursor = engine.cursor()
     cursor.execute(f"SET streaming_buffer_size = '{STREAMING_BUFFER}'")
     return cursor
+
+
+def read_tree(cursor: duckdb.DuckDBPyConnection, text: str) -> object:
+    """DuckDB's own reading of a query, as plain values; None where it gives none."""
+    try:
+        found = cursor.execute("SELECT json_serialize_sql($1)", [text]).fetchall()
+    except duckdb.Error:
+        return None
+    try:
+        tree = json.loads(found[0][0])
+    except RecursionError:  # brackets within brackets, a thousand deep
+        return None
+    return None if tree.get("error") else tree
 
 
 def types_for(cursor: duckdb.DuckDBPyConnection, kinds: Sequence[pa.DataType]) -> list[DuckDBPyType]:

@@ -14,8 +14,7 @@ import pyarrow as pa
 from lancegpu_sql.catalog.models import FunctionVersion
 from lancegpu_sql.errors import InvalidQuery, LanceGpuError
 from lancegpu_sql.query.carriers import rows_of
-from lancegpu_sql.query.describer import read_tree
-from lancegpu_sql.query.engine import duckdb_errors
+from lancegpu_sql.query.engine import duckdb_errors, read_tree
 from lancegpu_sql.query.function_query import FunctionQuery
 from lancegpu_sql.query.functions import FunctionSource
 from lancegpu_sql.query.in_place import NeedsToRun, signatures_of

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 
 from lancegpu_sql.errors import InvalidQuery
-from lancegpu_sql.query.engine import missing_table
+from lancegpu_sql.query.engine import missing_table, read_tree
 from lancegpu_sql.query.placed import placed
 from lancegpu_sql.query.proof import Stored
 from lancegpu_sql.query.proved import proved
@@ -20,6 +20,7 @@ from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.row_ids import ROW_ID, name_without_row_ids, reads_row_ids, with_row_ids
 from lancegpu_sql.sql.stages import StoredColumn
 from lancegpu_sql.sql.statement import replace_tables
+from lancegpu_sql.sql.tree_nodes import tables_in
 from lancegpu_sql.sql.versions import version_named
 from lancegpu_sql.tables.naming import is_table_name, told_missing
 from lancegpu_sql.tables.reading import at_latest
@@ -197,7 +198,8 @@ class QueryTables:
         try:
             mentioned = cursor.get_table_names(text)
         except duckdb.Error:
-            mentioned = set()  # what it names comes out when it is bound
+            # It binds, to tables without columns, which is none of USING's and NATURAL's. What is missing here comes out later.
+            mentioned = tables_in(read_tree(cursor, text))
         for written in sorted(mentioned):
             text = self._add(text, written, made) or text
         return self._add_listed(text, made)

@@ -16,3 +16,8 @@ def nodes_of(tree: object) -> Iterator[dict[str, Any]]:
             left.extend(reversed(list(one.values())))
         elif isinstance(one, list):
             left.extend(reversed(one))
+
+
+def tables_in(tree: object) -> set[str]:
+    """The names that stand for tables in a tree, those of its own WITH clauses among them."""
+    return {str(node["table_name"]) for node in nodes_of(tree) if node.get("type") == "BASE_TABLE"}

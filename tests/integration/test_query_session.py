@@ -89,6 +89,8 @@ def test_tables_that_differ_in_case_only_are_told_apart(folder: LanceFolder, ses
     assert session.sql("SELECT v FROM Docs").fetchall() == [(1,)]
     assert session.sql('SELECT v FROM "docs"').fetchall() == [(2,)]
     assert session.sql("SELECT a.v, b.v FROM Docs a, docs b").fetchall() == [(1, 2)]
+    assert session.sql("SELECT count(*) FROM Docs JOIN docs USING (v)").fetchall() == [(0,)]
+    assert session.sql("WITH c AS (FROM Docs) SELECT count(*) FROM c NATURAL JOIN docs").fetchall() == [(0,)]
     with pytest.raises(InvalidQuery, match="could be any of 'Docs', 'docs'"):
         session.sql("SELECT v FROM DOCS")
 

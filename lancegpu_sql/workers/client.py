@@ -223,6 +223,8 @@ class WorkerClient:
     def close(self) -> None:
         """Close the connection; the worker lives on."""
         self._client.close()
+        if self._slots is not None:
+            self._slots.close()
 
     def _act(self, kind: str, body: bytes, timeout_seconds: float | None) -> bytes:
         options: dict[str, Any] = {"headers": self._headers}

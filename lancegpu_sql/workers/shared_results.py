@@ -26,6 +26,7 @@ class ResultSlots:
     """The owner's side: which slots are free, and what was written to one. Safe for use by several threads."""
 
     def __init__(self, memory: mmap.mmap) -> None:
+        self._mapped = memory
         self._memory = memoryview(memory)
         self._free = deque(range(len(memory) // SLOT_BYTES))
 
@@ -40,6 +41,12 @@ class ResultSlots:
         """Say that nobody writes to a slot, and nobody reads it."""
         self._free.append(slot)
 
+    def close(self) -> None:
+        """Give the memory back to the system; what is being read just now keeps it until it is read."""
+        with suppress(BufferError):
+            self._memory.release()
+            self._mapped.close()
+
     def read(self, slot: int, nbytes: int) -> pa.Array:
         """Return the values in a slot, in memory of this process.
 
@@ -51,9 +58,9 @@ class ResultSlots:
         if not 0 < nbytes <= SLOT_BYTES:
             raise pa.ArrowInvalid(f"a result of {nbytes} bytes in a slot of {SLOT_BYTES}")
         # Copied before it is looked at: user code may still write to the slot.
-        own = pa.allocate_buffer(nbytes)
-        pa.FixedSizeBufferWriter(own).write(_part(self._memory, slot)[:nbytes])
         try:
+            own = pa.allocate_buffer(nbytes)
+            pa.FixedSizeBufferWriter(own).write(_part(self._memory, slot)[:nbytes])
             return pa.ipc.open_stream(own).read_next_batch().column(0)
         except Exception as exc:
             # Bytes that are no result fail in many ways: an end without a batch is a StopIteration.

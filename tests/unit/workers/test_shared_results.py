@@ -119,6 +119,16 @@ def test_a_worker_without_room_for_the_memory_leaves_results_to_the_socket() -> 
     os.close(writing)
 
 
+def test_memory_that_is_closed_is_gone_and_values_read_before_stay(sides: Sides) -> None:
+    slots, _ = sides
+    values = passed(sides, numbers(LEAST_BYTES))
+    slots.close()
+    slots.close()
+    assert values[5].as_py() == 5
+    with pytest.raises(pa.ArrowInvalid, match="no values"):
+        slots.read(0, LEAST_BYTES)
+
+
 def test_a_worker_cannot_cut_the_memory() -> None:
     shared = make_shared_memory()
     assert shared is not None

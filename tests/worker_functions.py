@@ -45,6 +45,21 @@ def forever(number: int) -> int:
     return number
 
 
+class MeetsAnother:
+    """Waits, but not for ever, until two workers are at it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def __call__(self, number: pa.Int64Array) -> pa.Int64Array:
+        """Return how many there are, for each number."""
+        (self.path / str(os.getpid())).touch()
+        given_up_at = time.monotonic() + 10
+        while (there := len(list(self.path.iterdir()))) < 2 and time.monotonic() < given_up_at:
+            time.sleep(0.01)
+        return pa.array([there] * len(number))
+
+
 class HangsInBatch:
     """Does not come back from a batch with the number 13, and notes how many rows each of its calls has."""
 

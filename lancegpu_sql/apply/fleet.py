@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lancegpu_sql.apply.board import Board
 from lancegpu_sql.apply.options import ApplyOptions
-from lancegpu_sql.apply.sizing import another_worker_pays
+from lancegpu_sql.apply.sizing import ENOUGH_QUEUED_SECONDS, another_worker_pays
 from lancegpu_sql.apply.slot import STOP_SECONDS, Slot
 from lancegpu_sql.apply.watch import OneAtATime
 from lancegpu_sql.errors import Cancelled
@@ -81,6 +81,11 @@ class Fleet:
         until = time.monotonic() + STOP_SECONDS
         for slot in slots:
             slot.end(until)
+
+    def _grow_where_rows_wait(self) -> None:
+        """Before there is any result the pace of earlier work tells how long rows would wait. Called after each call sent."""
+        if self._board.queued_seconds() >= ENOUGH_QUEUED_SECONDS:
+            self._grow()
 
     def _grow(self) -> None:
         """Add a worker if it pays. Called after each result."""
@@ -167,6 +172,7 @@ class Fleet:
             self._watch,
             own_class=own,
             stays=stays,
+            on_sent=self._grow_where_rows_wait,
             on_result=self._grow,
         )
 

@@ -43,6 +43,8 @@ class Slot:
     stays
         Whether it serves to the end, through losses and however long it must wait for a worker. One that does not stay
         withdraws when there is no room, when others wait for its worker, and when its worker is lost.
+    on_sent
+        Called after each call that is sent, in the sending thread.
     on_result
         Called after each result, in the receiving thread.
     """
@@ -57,6 +59,7 @@ class Slot:
         *,
         own_class: str | None,
         stays: bool,
+        on_sent: Callable[[], None],
         on_result: Callable[[], None],
     ) -> None:
         self._board = board
@@ -66,6 +69,7 @@ class Slot:
         self._watch = watch
         self._own_class = own_class
         self._stays = stays
+        self._on_sent = on_sent
         self._on_result = on_result
         self._interrupt = threading.Event()
         self._lease: Lease | None = None
@@ -212,6 +216,7 @@ class Slot:
         try:
             while (call := self._next_call(lease, hand)) is not None:
                 stream.send(call.id, call.rows.arguments)
+                self._on_sent()
             if self._board.cut_short:
                 stream.stop()
             else:

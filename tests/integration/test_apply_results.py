@@ -161,6 +161,15 @@ def test_a_second_worker_is_of_a_backup_class_where_the_own_one_is_full(pool):
     assert [one.gpu_class for one in watch.timings.values()] == ["own", "spare"]
 
 
+def test_a_second_warm_worker_waits_for_no_result_where_earlier_work_tells_that_rows_would_wait(pool, tmp_path):
+    two = GpuClass(name="pair", resource_name="example.com/toy", local=LocalDevices(simulated=2))
+    need = need_for(worker_functions.MeetsAnother, bound={"path": str(tmp_path)}, gpu_class=two)
+    for lease in [pool.lease(need, lambda _: None, NO_ONE) for _ in range(2)]:
+        lease.note_computed(1.0, rows=10)
+        lease.release()
+    assert values_of(run(need, pool, counting(100), max_part_rows=None)) == [2] * 100
+
+
 def test_gpu_limits_hold_over_all_classes(pool):
     own, spare = (GpuClass(name=name, local=LocalDevices(simulated=1)) for name in ("first", "second"))
     need = replace(need_for(worker_functions.slow_batch, gpu_class=own), backups=(spare,))

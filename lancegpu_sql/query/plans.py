@@ -6,13 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from lancegpu_sql.query.proof import Stored
-from lancegpu_sql.query.tables import QueryTables
 from lancegpu_sql.sql.call_reader import without_values
 from lancegpu_sql.sql.functions_in_text import Signature, calls_in
-from lancegpu_sql.sql.stages import QueryPlan
-from lancegpu_sql.tables.snapshot import Snapshot
+
+if TYPE_CHECKING:  # a database has a place for plans before it has an engine
+    from lancegpu_sql.query.proof import Stored
+    from lancegpu_sql.query.tables import QueryTables
+    from lancegpu_sql.sql.stages import QueryPlan
+    from lancegpu_sql.tables.snapshot import Snapshot
 
 _MOST = 256
 

@@ -88,7 +88,7 @@ class Fleet:
             self._grow()
 
     def _grow(self) -> None:
-        """Add a worker if it pays. Called after each result."""
+        """Add a worker if it pays. Called after each result, and where rows wait."""
         now = time.monotonic()
         if not self._board.measured or now < self._next_thought_at:
             return

@@ -113,8 +113,8 @@ class FunctionQuery:
     def _made_plan(self) -> KeptPlan:
         with self._describer() as describer:
             columns = tuple(describer.columns(self._text))
-            names, made_of = self._tables.asked(), self._made_of() if self._plans else ()
-            made = KeptPlan(self._planned(self._text, describer), columns, names, made_of)
+            names, follows_from = self._tables.asked(), self._made_of() if self._plans else ()
+            made = KeptPlan(self._planned(self._text, describer), columns, names, follows_from)
             if self._plans and reads_only(describer.read_tree(self._text), self._tables.names()):
                 self._plans.keep(self._text, made)
         return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
@@ -196,7 +196,7 @@ class QueryTables:
         """Open the tables that the text names, and return it as it is to be run."""
         made = self._made()
         try:
-            mentioned = cursor.get_table_names(text)
+            mentioned: Iterable[str] = cursor.get_table_names(text)
         except duckdb.Error:
             # It binds, to tables without columns, which is none of USING's and NATURAL's. What is missing here comes out later.
             mentioned = tables_in(read_tree(cursor, text))

@@ -18,6 +18,6 @@ def nodes_of(tree: object) -> Iterator[dict[str, Any]]:
             left.extend(reversed(one))
 
 
-def tables_in(tree: object) -> set[str]:
-    """The names that stand for tables in a tree, those of its own WITH clauses among them."""
-    return {str(node["table_name"]) for node in nodes_of(tree) if node.get("type") == "BASE_TABLE"}
+def tables_in(tree: object) -> frozenset[str]:
+    """The names that stand where tables stand, those of the query's own WITH among them."""
+    return frozenset(str(node["table_name"]) for node in nodes_of(tree) if node.get("type") == "BASE_TABLE")

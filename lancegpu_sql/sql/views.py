@@ -37,11 +37,6 @@ class EngineFunctions:
     aggregates: frozenset[str]
 
 
-def tables_named(tree: object) -> frozenset[str]:
-    """Return the names that stand where tables stand, those of the query's own WITH among them."""
-    return frozenset(str(node["table_name"]) for node in nodes_of(tree) if node.get("type") == "BASE_TABLE")
-
-
 def own_names(tree: object) -> frozenset[str]:
     """Return the folded names that a query's WITH gives."""
     maps = [node["cte_map"]["map"] for node in nodes_of(tree) if isinstance(node.get("cte_map"), dict)]

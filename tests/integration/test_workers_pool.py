@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import worker_functions
-from applied import NO_ONE, need_for
+from applied import NO_ONE, need_for, numbers
 
 from lancegpu_sql.errors import Cancelled, LoadFailed, LoadTimeout, WorkerLost
 from lancegpu_sql.placement import GpuClass, LocalDevices, LocalPlacement, PlacementEvent, Ready, Starting, Waiting
@@ -308,6 +308,15 @@ def test_a_worker_tells_how_long_it_computed_for_others(pool):
     again = lease(pool, need)
     assert again.computed_before_seconds == 3.5
     again.release()
+
+
+def test_a_worker_of_this_machine_shares_memory_with_its_owner(pool):
+    taken = lease(pool, need_for(worker_functions.shares_memory))
+    stream = taken.client.open_stream()
+    stream.send(1, numbers([1]))
+    assert stream.receive().values.to_pylist() == [True]
+    stream.close()
+    taken.release()
 
 
 def test_a_worker_tells_how_quick_it_was_when_it_last_had_rows(pool):

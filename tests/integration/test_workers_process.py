@@ -174,35 +174,6 @@ def test_end_of_standard_input_closes_the_function(worker, tmp_path):
     assert notes.read_text().split() == ["init", "close"]
 
 
-def test_a_worker_ends_with_its_owner_whatever_it_is_busy_with(tmp_path):
-    owner = subprocess.Popen(
-        [sys.executable, __file__, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-    )
-    assert owner.stdout is not None
-    worker = os.pidfd_open(int(owner.stdout.readline()))
-    owner.kill()
-    owner.communicate()
-    ended = select.poll()
-    ended.register(worker, select.POLLIN)
-    assert ended.poll(END_SECONDS * 1000)
-    os.close(worker)
-
-
-def _own_a_busy_worker(folder: Path) -> None:
-    """What the owner in the test above does."""
-    worker = StartedWorker(folder)
-    stream = worker.loaded_with(worker_functions.holds_the_lock)
-    stream.send(1, numbers([1]))
-    print(worker.process.pid, flush=True)
-    stream.receive()
-
-
-if __name__ == "__main__":
-    _own_a_busy_worker(Path(sys.argv[1]))
-
-
 @pytest.fixture
 def sharing(tmp_path: Path) -> Iterator[StartedWorker]:
     started = StartedWorker(tmp_path, shares=True)
@@ -252,3 +223,32 @@ def test_the_slots_of_streams_that_broke_are_not_used_again(sharing):
     sharing.memory[:] = bytes(len(sharing.memory))  # nothing is under way any more
     assert sharing.result_of(worker_functions.double_all, [3] * 10_000).values[0].as_py() == 6
     assert not bytes(sharing.memory).strip(b"\0")
+
+
+def test_a_worker_ends_with_its_owner_whatever_it_is_busy_with(tmp_path):
+    owner = subprocess.Popen(
+        [sys.executable, __file__, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    )
+    assert owner.stdout is not None
+    worker = os.pidfd_open(int(owner.stdout.readline()))
+    owner.kill()
+    owner.communicate()
+    ended = select.poll()
+    ended.register(worker, select.POLLIN)
+    assert ended.poll(END_SECONDS * 1000)
+    os.close(worker)
+
+
+def _own_a_busy_worker(folder: Path) -> None:
+    """What the owner in the test above does."""
+    worker = StartedWorker(folder)
+    stream = worker.loaded_with(worker_functions.holds_the_lock)
+    stream.send(1, numbers([1]))
+    print(worker.process.pid, flush=True)
+    stream.receive()
+
+
+if __name__ == "__main__":
+    _own_a_busy_worker(Path(sys.argv[1]))

@@ -18,12 +18,12 @@ from lancegpu_sql.sql.functions_in_text import calls_in
 from lancegpu_sql.sql.names import choose, fold
 from lancegpu_sql.sql.statements import split
 from lancegpu_sql.sql.statements.model import Query
+from lancegpu_sql.sql.tree_nodes import tables_in
 from lancegpu_sql.sql.views import (
     EngineFunctions,
     columns_read,
     not_row_wise,
     own_names,
-    tables_named,
     volatile_parts,
 )
 from lancegpu_sql.tables import TableStore
@@ -109,7 +109,7 @@ def _unversioned(tree: object, sources: tuple[str, ...]) -> tuple[str, ...]:
     if tree is None:
         return ("a source that cannot be told",)
     own = own_names(tree)
-    others = [name for name in sorted(tables_named(tree)) if fold(name) not in own and choose(name, sources) is None]
+    others = [name for name in sorted(tables_in(tree)) if fold(name) not in own and choose(name, sources) is None]
     return tuple(f"the file {name!r}" for name in others)
 
 
